@@ -3,8 +3,8 @@
 A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
 level transforms it (see `fad.functions.calls`). Most calls of eager code concern the tape and nothing else.
 There each level that is not there need not be asked: the body is run, and the node is made of what it saved.
-Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`). Beside a bound call this
-takes half of the time.
+Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`). Beside a bound call
+this takes half of the time.
 """
 
 from __future__ import annotations

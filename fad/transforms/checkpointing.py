@@ -26,7 +26,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -203,10 +203,11 @@ class CheckpointRules(CallRules):
         level.stand_ins = inside[: self.count]
         return inside, self.body(inside[self.count :])
 
-    def forward(self, values: Sequence[Operand]) -> tuple[list[Operand], Template]:
+    def forward(self, values: Sequence[Operand]) -> tuple[list[Value], Template]:
         with alive_again(self.batches), WatchLevel() as level:
             out = self._run(level, values)[1]
-            return split(trees.map_leaves(level.lower, out))
+            leaves, structure = split(trees.map_leaves(level.lower, out))
+            return cast("list[Value]", leaves), structure
 
     @restores_modes
     def pullback(
