@@ -354,7 +354,7 @@ def call_with_bodies(
         )
     out = bind(primitive, values)
     outs = list(out) if type(out) is tuple else [out]
-    return trees.unflatten(out_structure, outs, orders.of_result(out_structure))
+    return trees.unflatten(out_structure, outs, orders.results.get(out_structure))
 
 
 _OPERANDS = (Tensor, jax.Array, np.ndarray)
@@ -369,7 +369,7 @@ class _Orders:
 
     def __init__(self, operands: Sequence[Operand]) -> None:
         self._operands = _by_structure(operands)
-        self._results: dict[trees.PyTreeDef, Any] = {}
+        self.results: dict[trees.PyTreeDef, Any] = {}
 
     def kept_by(self, f: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """``f`` with its arguments in their order, and a note of the order of its result."""
@@ -378,7 +378,7 @@ class _Orders:
         def body(*args: PyTree, **kwargs: object) -> PyTree:
             out = f(*self._in_order(args), **kwargs)
             for structure, found in _by_structure([out]).items():
-                self._results.setdefault(structure, found[0])
+                self.results.setdefault(structure, found[0])
             return out
 
         return body
@@ -396,10 +396,6 @@ class _Orders:
             )
             seen[structure] += 1
         return given
-
-    def of_result(self, structure: trees.PyTreeDef) -> PyTree:
-        """What a result of the call has the order of."""
-        return self._results.get(structure)
 
 
 def _by_structure(values: Sequence[Operand]) -> dict[trees.PyTreeDef, list[Operand]]:

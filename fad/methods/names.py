@@ -46,12 +46,11 @@ def say(where: Where, in_place: bool = False) -> str:
     return f"``{full}`` of this Tensor{', written into it; returns it' * in_place}."
 
 
-def method_of(where: Where, name: str, binder: Binder | None = None) -> Callable[..., PyTree]:
+def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTree]:
     """A function as a method; it is derived when the method is first called.
 
     Arguments:
         where: the function.
-        name: the name of the method.
         binder: what takes the place of `bind`, as `fad.views.inplace.write`; None for the function's own.
     """
     form = FORMS.get(where[1]) if where[0] is fnp else None
@@ -69,8 +68,6 @@ def method_of(where: Where, name: str, binder: Binder | None = None) -> Callable
             function = found if binder is None else fast_function(found.op, binder)
         return function(self, *args, **kwargs)
 
-    method.__name__ = name
-    method.__qualname__ = f"Tensor.{name}"
     method.__doc__ = say(where, in_place=binder is not None)
     return method
 

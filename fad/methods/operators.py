@@ -98,8 +98,6 @@ def _method(op: Callable[..., PyTree], name: str) -> Callable[..., PyTree]:
     def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         return op(self, *args, **kwargs)
 
-    method.__name__ = name
-    method.__qualname__ = f"Tensor.{name}"
     method.__doc__ = f"``fad.numpy.{name}`` of this Tensor."
     return method
 
@@ -120,7 +118,7 @@ def _set_part(name: str) -> Callable[[Tensor, Operand], None]:
 def _table() -> dict[str, object]:
     found: dict[str, object] = {}
     for name, function in OPERATORS.items():
-        found[f"__{name}__"] = _augmented(method_of((fnp, function), f"__{name}__", write))
+        found[f"__{name}__"] = _augmented(method_of((fnp, function), write))
     for name, function in _BINARY.items():
         op = getattr(fnp, function)
         found[f"__{name}__"] = _binary(op)

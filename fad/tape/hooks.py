@@ -176,7 +176,7 @@ def call_tensor_hooks(
         meta = node.variable.meta
         if meta is None or not meta.hooks:
             return cotangents
-        return [_call(meta.hooks, cotangents[0], node, create_graph)]
+        return _after_hooks(meta.hooks, _of_tensor, node, cotangents[:1], create_graph)
     extra = node.extra
     if extra is None or not (extra.tensor_hooks or extra.retains):
         return cotangents
@@ -185,7 +185,7 @@ def call_tensor_hooks(
         if nr < len(values):
             if values[nr] is None and separates_outputs(node):
                 hooks = {k: h for k, h in hooks.items() if getattr(h, "counts", False)}
-            values[nr] = _call(hooks, values[nr], node, create_graph)
+            (values[nr],) = _after_hooks(hooks, _of_tensor, node, [values[nr]], create_graph)
     for nr, ref in list(extra.retains.items()):
         t = ref()
         value = values[nr] if nr < len(values) else None
@@ -194,58 +194,50 @@ def call_tensor_hooks(
     return values
 
 
-def _call(hooks: dict[int, Any], value: MaybeValue, node: Node, create_graph: bool) -> MaybeValue:
-    def of_tensor(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
-        result = _checked(hook, hook(*gs), *gs)
-        return gs if result is None else (result,)
-
-    return _after_hooks(hooks, "a hook", of_tensor, node, [value], (), create_graph)[0]
-
-
 def call_pre_hooks(
     node: Node, cotangents: list[MaybeValue], create_graph: bool
 ) -> list[MaybeValue]:
     """The node's pre-hooks."""
-
-    def before(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
-        return _replaced(hook, hook(gs), gs)
-
     hooks = {} if node.extra is None else node.extra.pre_hooks
-    return _after_hooks(hooks, "a hook on a node", before, node, cotangents, (), create_graph)
+    return _after_hooks(hooks, _before_node, node, cotangents, create_graph)
 
 
 def call_post_hooks(
     node: Node, grads: Sequence[MaybeValue], cotangents: Sequence[MaybeValue], create_graph: bool
 ) -> Sequence[MaybeValue]:
     """The node's post-hooks."""
-
-    def after(hook: Any, gs: Gradients, others: Gradients) -> Gradients:
-        return _replaced(hook, hook(gs, others), gs)
-
     hooks = {} if node.extra is None else node.extra.post_hooks
-    return _after_hooks(
-        hooks, "a hook on a node", after, node, list(grads), cotangents, create_graph
-    )
+    return _after_hooks(hooks, _after_node, node, list(grads), create_graph, cotangents)
+
+
+def _of_tensor(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
+    result = _checked(hook, hook(*gs), *gs)
+    return gs if result is None else (result,)
+
+
+def _before_node(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
+    return _replaced(hook, hook(gs), gs)
+
+
+def _after_node(hook: Any, gs: Gradients, others: Gradients) -> Gradients:
+    return _replaced(hook, hook(gs, others), gs)
 
 
 def _after_hooks(
     hooks: dict[int, Any],
-    what: str,
     call: Callable[[Any, Gradients, Gradients], Gradients],
     node: Node,
     values: list[MaybeValue],
-    others: Sequence[MaybeValue],
     create_graph: bool,
+    others: Sequence[MaybeValue] = (),
 ) -> list[MaybeValue]:
     """What ``hooks`` make of gradients, by ``call(hook, values, others)``, one after the other."""
     if not hooks:
         return values
-    host = host_for(what, node, running=True)
-    level = _level(node)
-    given, beside = [
-        tuple([None if v is None else level.lift(v) for v in vs]) for vs in (values, others)
-    ]
-    count = len(given)
+    host = host_for("a hook" if call is _of_tensor else "a hook on a node", node, running=True)
+    level, count = _level(node), len(values)
+    lifted = [None if v is None else level.lift(v) for v in (*values, *others)]
+    given, beside = tuple(lifted[:count]), tuple(lifted[count:])
     for hook in list(hooks.values()):
 
         def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> Gradients:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, outlived
+from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import Array, MaybeValue, Value
@@ -116,13 +117,10 @@ def level_of(node: Node) -> Any:
             stack.extend(unknown)
             continue
         levels = [_known_level(n) for n in nexts]
-        found = extra_of(stack.pop()).level = max(levels, key=_level_id, default=ROOT)
+        found = extra_of(stack.pop()).level = max(
+            levels, key=operator.attrgetter("id"), default=ROOT
+        )
     return found
-
-
-def _level_id(level: Level) -> int:
-    number: int = level.id
-    return number
 
 
 def _known_level(node: Node) -> Any:

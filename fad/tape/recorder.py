@@ -189,22 +189,17 @@ class RecordingLevel(Level):
         if trace is not None:
             trace.materialize()
 
-    def unwrapped(self, args: Sequence[Operand]) -> tuple[list[Operand], list[Any], bool]:
+    def unwrapped(self, args: Sequence[Any]) -> tuple[list[Operand], list[Any], bool]:
         """The arguments one level down, what this level has beside each (`Tensor.aux`), and whether there
         is any.
         """
         values: list[Operand] = []
         beside: list[Any] = []
-        some = False
         for a in args:
-            if isinstance(a, Tensor) and a._level is self:
-                values.append(a._value)
-                beside.append(a._aux)
-                some = some or a._aux is not None
-            else:
-                values.append(a)
-                beside.append(None)
-        return values, beside, some
+            own = isinstance(a, Tensor) and a._level is self
+            values.append(a._value if own else a)
+            beside.append(a._aux if own else None)
+        return values, beside, any([b is not None for b in beside])
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""

@@ -26,7 +26,7 @@ LIMITS = {
     "profiling": 10,
     "replay": 67,
     "sparse": 30,
-    "tape": 145,
+    "tape": 144,
     "transforms": 15,
     "views": 76,
     "viz": 16,
