@@ -12,8 +12,7 @@ from fad.core.avals import SCALARS
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, captured_by_jit, outlived, state
-from fad.core.replay_protocol import begin_trace
+from fad.core.level import captured_by_jit, outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
@@ -23,7 +22,6 @@ from fad.views.inplace import check_writable, overwrite_from
 from fad.views.make_view import shares
 
 __all__ = [
-    "ArgumentsByNumber",
     "argument_names",
     "check_callable",
     "check_written",
@@ -190,47 +188,6 @@ def substitute(args: Sequence[PyTree], nums: Sequence[int], new: Sequence[PyTree
     """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
     chosen = dict(zip(nums, new))
     return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
-
-
-class ArgumentsByNumber:
-    """The arguments of a call, some of which are differentiated.
-
-    Arguments:
-        argnums: those, as users say it.
-        who: the transform, for messages.
-
-    Attributes:
-        values: the leaves that are differentiated, one level down.
-        tensors: whether there is a Tensor among all arguments, so that results are Tensors.
-    """
-
-    __slots__ = ("_argnums", "_args", "_kwargs", "_nums", "_structure", "tensors", "values")
-
-    def __init__(
-        self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree], argnums: PyTree, who: str
-    ) -> None:
-        self._args, self._kwargs, self._argnums = args, kwargs, argnums
-        self._nums = pick(argnums, len(args), who)
-        self.values, self._structure = differentiable_leaves(args, self._nums, who)
-        self.tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
-
-    def _nested(self, leaves: Sequence[PyTree]) -> PyTree:
-        like = [self._args[i] for i in self._nums]
-        return trees.unflatten(self._structure, leaves, like)
-
-    def call(self, f: Callable[..., PyTree], level: Level, inputs: Sequence[Tensor]) -> PyTree:
-        """``f`` of the arguments, with ``inputs`` of ``level`` in the place of the values."""
-        if self.tensors:
-            stand_for(inputs, [self._args[i] for i in self._nums])
-        if inputs and state.replaying:
-            begin_trace(level, inputs, f)
-        inside = self._nested(inputs)
-        return f(*substitute(self._args, self._nums, inside), **enter(self._kwargs))
-
-    def shaped(self, leaves: Sequence[PyTree]) -> PyTree:
-        """``leaves`` in the structure of what is differentiated: one argument, or a tuple of them."""
-        nested = self._nested(leaves)
-        return nested if isinstance(self._argnums, (tuple, list)) else nested[0]
 
 
 def stand_for(inside: Sequence[Value], arguments: PyTree) -> None:

@@ -24,11 +24,15 @@ from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
-    ArgumentsByNumber,
     check_arrays,
     check_callable,
+    differentiable_leaves,
+    enter,
     has_tensor,
     leave,
+    pick,
+    stand_for,
+    substitute,
     with_aux,
 )
 from fad.transforms.forward import push_forward, tangent_leaves, zeros_like
@@ -82,7 +86,7 @@ def reverse_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = _inputs(args, kwargs, argnums, who)
+        given = _Arguments(args, kwargs, argnums, who)
         values = given.values
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
@@ -172,7 +176,7 @@ def forward_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = _inputs(args, kwargs, argnums, who)
+        given = _Arguments(args, kwargs, argnums, who)
         values = given.values
         found: dict[str, PyTree] = {}
 
@@ -321,13 +325,33 @@ def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object
         )
 
 
-def _inputs(
-    args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str
-) -> ArgumentsByNumber:
-    given = ArgumentsByNumber(args, kwargs, argnums, who)
-    if not given.values:
-        raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-    return given
+class _Arguments:
+    """The arguments of a call: ``values`` are the leaves that are differentiated, one level down.
+
+    ``tensors``: there is a Tensor among all arguments, so that results are Tensors.
+    """
+
+    def __init__(self, args: PyTree, kwargs: PyTree, argnums: PyTree, who: str) -> None:
+        self.args, self.kwargs, self.single = args, kwargs, not isinstance(argnums, (tuple, list))
+        self.nums = pick(argnums, len(args), who)
+        self.like = [args[i] for i in self.nums]
+        self.values, self.structure = differentiable_leaves(args, self.nums, who)
+        self.tensors = has_tensor((args, kwargs))
+        if not self.values:
+            raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
+
+    def call(self, f: Callable[..., PyTree], level: Level, inputs: Sequence[Tensor]) -> PyTree:
+        """``f`` of the arguments, with ``inputs`` of ``level`` in the place of the values."""
+        if self.tensors:
+            stand_for(inputs, self.like)
+        begin_trace(level, inputs, f)
+        inside = trees.unflatten(self.structure, inputs, self.like)
+        return f(*substitute(self.args, self.nums, inside), **enter(self.kwargs))
+
+    def shaped(self, leaves: Sequence[Value]) -> PyTree:
+        """``leaves`` in the structure of what is differentiated: one argument, or a tuple of them."""
+        nested = trees.unflatten(self.structure, leaves, self.like)
+        return nested[0] if self.single else nested
 
 
 def _check_outputs(outs: Sequence[Value], who: str) -> list[Value]:

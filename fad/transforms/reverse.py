@@ -14,21 +14,24 @@ from jax.tree_util import PyTreeDef
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, restores_modes
+from fad.core.level import Level, bind, restores_modes, state
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.core.types import DType, MaybeValue, PyTree, Shape, Value
 from fad.errors import GradientError, StructureError, describe
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
-    ArgumentsByNumber,
     check_arrays,
     check_callable,
     differentiable_leaves,
+    enter,
     has_tensor,
     leave,
     lower,
+    pick,
     stand_for,
+    substitute,
     with_aux,
 )
 
@@ -94,11 +97,18 @@ def gradient_function(
     @restores_modes
     @functools.wraps(f)
     def gradient(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = ArgumentsByNumber(args, kwargs, argnums, who)
-        values, tensors = given.values, given.tensors
+        nums = pick(argnums, len(args), who)
+        values, structure = differentiable_leaves(args, nums, who)
+        tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            out = given.call(f, level, variables)
+            like = [args[i] for i in nums]
+            if tensors:
+                stand_for(variables, like)
+            if variables and state.replaying:
+                begin_trace(level, variables, f)
+            inside = trees.unflatten(structure, variables, like)
+            out = f(*substitute(args, nums, inside), **enter(kwargs))
             aux = None
             if has_aux:
                 out, aux = with_aux(out, True, who)
@@ -113,7 +123,8 @@ def gradient_function(
                 grads = _gradients(level, outs, variables, values)
             pairs = zip(grads, values, strict=True)
             found = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
-        result = leave(given.shaped(found), tensors)
+        result = trees.unflatten(structure, found, like)
+        result = leave(result if isinstance(argnums, (tuple, list)) else result[0], tensors)
         if not (has_aux or with_value):
             return result
         aux = leave(aux, tensors)
