@@ -94,11 +94,13 @@ class FunctionOp:
 
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
+        # On constants inside of a traced body: what runs does not become part of the trace.
         if bodies.traced and state.body is not None:
             with constants():
                 return self.execute(values)
         rules, ran = self.rules, self.ran
         ran.saved = None
+        # JAX has to see the call itself, even where the body has run already.
         if native.is_traced(values):
             outs, ran.template = native.call(rules, values)
             return tuple(outs)

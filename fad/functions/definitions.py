@@ -193,8 +193,8 @@ class Signature:
         if not parameters or parameters[0].kind not in _POSITIONAL:
             return False
         names = {"ctx", "context", "_ctx", "_", "self"}
-        for rule in (self.vjp, "jvp" if self.jvp else "", "jet" if self.jet else ""):
-            if rule:
+        for rule in (self.vjp, "jvp", "jet"):
+            if rule and defines(cls, rule):
                 names.add(next(iter(inspect.signature(getattr(cls, rule)).parameters), ""))
         if parameters[0].name in names:
             return True

@@ -125,12 +125,12 @@ class DerivativeRules(CallRules):
             grads = pull_through(self.forward, values, cotangents, wanted)[:known]
         if not any(need[known:]):
             return [*grads, *[None] * (len(need) - known)]
+        # In the tangents it is linear: the vjp of the call, from a cotangent for each of its outputs.
         inner = self._saved(values)
+        without = inner.template.marks.non_differentiable
         given = iter(cotangents)
         full = [next(given) if has else None for has in self.outputs]
-        full = [
-            None if k in inner.template.marks.non_differentiable else c for k, c in enumerate(full)
-        ]
+        full = [None if k in without else c for k, c in enumerate(full)]
         flags = iter(need[known:])
         wanted = [next(flags) if m else False for m in self.counts]
         pulled: Grads = [None] * len(self.counts)
@@ -213,14 +213,11 @@ class BatchedRules(CallRules):
 
     def _outside(self, level: BatchLevel, values: Values, outs: Values, inner: Saved) -> Saved:
         """What this call saves, from what the base saved inside of ``level``."""
-        extras: list[Value] = []
-        dims: list[int | None] = []
-        for x in inner.extras:
-            x = outlived(x)
-            batched = isinstance(x, Tensor) and x.level is level and x.aux is not None
-            dims.append(0 if batched else None)
-            extras.append(level.unwrap(x, 0 if batched else None))
-        notes = _BatchedNotes(inner.at((), (), ()), tuple(dims))
+        kept = [outlived(x) for x in inner.extras]
+        own = [isinstance(x, Tensor) and x.level is level and x.aux is not None for x in kept]
+        dims = tuple([0 if batched else None for batched in own])
+        extras = [level.unwrap(x, d) for x, d in zip(kept, dims)]
+        notes = _BatchedNotes(inner.at((), (), ()), dims)
         avals = avals_of(values), avals_of(outs)
         return Saved(values, outs, inner.template, *avals, notes, extras, inner.closed)
 
@@ -254,15 +251,10 @@ class BatchedRules(CallRules):
         with self.level() as level:
             cts = [_batched(level, c, 0) for c in cotangents]
             grads = self.base.pullback(self._at(level, saved), cts, need)
-            result: Grads = []
-            for g, d in zip(grads, self.dims, strict=True):
-                if g is None:
-                    result.append(None)
-                elif d is None:
-                    result.append(bind(_SUM_LANES, (level.unwrap(g, 0),)))
-                else:
-                    result.append(level.unwrap(g, d))
-            return result
+            return [
+                g if g is None else level.unwrap(g, d) if d is not None else _sum_lanes(level, g)
+                for g, d in zip(grads, self.dims, strict=True)
+            ]
 
     @restores_modes
     def pushforward(
@@ -280,6 +272,12 @@ class BatchedRules(CallRules):
 
 
 _SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))
+
+
+def _sum_lanes(level: BatchLevel, g: Value) -> Value:
+    """The gradient of an input that all lanes share."""
+    summed: Value = bind(_SUM_LANES, (level.unwrap(g, 0),))
+    return summed
 
 
 def _batched(level: BatchLevel, x: MaybeValue, dim: int | None) -> MaybeValue:

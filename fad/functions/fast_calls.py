@@ -3,8 +3,8 @@
 A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
 level transforms it (see `fad.functions.calls`). Most calls of eager code concern the tape and nothing else.
 There each level that is not there need not be asked: the body is run, and the node is made of what it saved.
-Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`). Beside a bound call
-this takes half of the time.
+Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`). It takes half of the
+time of a bound call.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def call(
     Returns:
         The structure of the outputs, and these; None if this is not such a call, and nothing has been done.
     """
+    # In the order in which it costs least to find that this is another call.
     modes = state.__dict__.get  # a name that is not there has its default
     if modes("levels") or modes("trace") is not None or modes("watermark", -1) >= 0:
         return None
@@ -65,6 +66,7 @@ def call(
     if True not in mask:
         return None
 
+    # From here on the body runs: whatever it does, the call is finished here.
     rules = signature.fast_rules
     if rules is None:
         rules = signature.fast_rules = UserRules(cls, signature, Template.flat_of(len(args)))

@@ -211,7 +211,7 @@ def _signature_of(cls: Any, may_lack_forward: bool = False) -> Signature:
         if signature is not None and "_backward_cls" not in own:
             members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
             cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionNode,), members)
-        cls._known_signature, cls._mixed = signature, mixed
+        cls._mixed, cls._known_signature = mixed, signature
     if cls._known_signature is None and not may_lack_forward:
         raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
     known: Signature = cls._known_signature

@@ -146,6 +146,8 @@ class UserRules(CallRules):
             values: those of the call.
         """
         output = self.call_forward(ctx, handles)
+        # Most bodies give one Tensor of their own: the same as what follows, where there is nothing to tell
+        # apart by identity.
         if with_setup and self.signature.vjp and _is_plain(output, handles, before):
             self._call_setup(ctx, handles, output)
             saved = _plain_saved(ctx, handles, before, output)
@@ -153,6 +155,8 @@ class UserRules(CallRules):
                 kept = dict(enumerate(handles))
                 saved = self.save(ctx, handles, kept, ([output],), values, [output], SINGLE)
             return [output], saved.template, saved
+        # An input that a body returns, or a view of one, is told by identity: so views are looked for in
+        # what it returned itself, before anything is wrapped or copied.
         outs, template = split(output, SCALARS)
         template = template.marked(template.marks._replace(views=views_among(outs, handles)))
         arrays = list(map(as_value, outs))
@@ -168,6 +172,8 @@ class UserRules(CallRules):
         return arrays, saved.template, saved
 
     def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
+        # The call has run, at another level: here setup runs on its values at this one. In the one-method
+        # style the body must, since it is what saves; what it returns again is told apart in `save`.
         handles = [self.wrap(alias(v)) for v in values]
         tensors = [self.wrap(alias(o)) for o in outs]
         ctx = self._context(values, needs)
@@ -209,6 +215,7 @@ class UserRules(CallRules):
         ``kept`` are the handles of inputs that were not changed in place; ``outputs`` are lists of
         the objects by which the body may know its outputs.
         """
+        # An input that is an output too is read as the input, unless it was changed: later entries win.
         known = {id(x): ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
         template = marked(self.name, ctx, handles, outputs, template)
         dirty = template.marks.aliases
