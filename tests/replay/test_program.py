@@ -386,14 +386,6 @@ def test_a_long_program_is_compiled_later(
     assert ": replayed" in last_trace()
 
 
-def test_a_long_program_is_compiled_at_once_with_wait() -> None:
-    gradient = _chain(50)
-    with fad.autograd.compiled(wait=True):
-        gradient(X)
-    gradient(X)
-    assert last_trace().endswith("replayed")
-
-
 def test_the_segments_of_a_loop_are_the_same_wherever_it_begins() -> None:
     """Few programs, though the loop is long and something comes before it."""
 

@@ -299,7 +299,8 @@ def test_random_programs_under_transforms(pytestconfig):
     for k in range(60 if pytestconfig.getoption("--full") else 4):
         rng = random.Random(f"{seed} {k} transforms")
         lines = programs.Writer(rng, True, programs.REAL).program(rng.randint(3, 10))
-        law(lambda k=k, lines=lines: checks[k % 4](function_of(lines)), calls=2, modes=MODES[1:])
+        f = programs.function_of(lines, fad, fnp)
+        law(lambda k=k, f=f: checks[k % 4](f), calls=2, modes=MODES[1:])
 
 
 def written_outside(f, x, rest):
@@ -312,20 +313,6 @@ def written_outside(f, x, rest):
         return first + (y * outer).sum()
 
     return (fad.grad(inner)(x) * outer).sum()
-
-
-def function_of(lines):
-    """The function of all leaves that a program is."""
-
-    def f(*leaves):
-        env = dict(zip(programs.REAL, leaves, strict=True)) | {"sin": fnp.sin}
-        env |= programs.functions(fad)
-        for line in lines:
-            exec(line, {}, env)
-        made = [v for n, v in env.items() if n.startswith("v")]
-        return sum([(v * v).sum() * (0.3 + 0.1 * k) for k, v in enumerate(made)])
-
-    return f
 
 
 def left_by(lines):
