@@ -81,6 +81,11 @@ class Meta:
     storage: Storage = UNSHARED
     link: ViewLink | None = None
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether it is of a leaf with hooks, which replay leaves to single operations."""
+        return bool(self.hooks or self.post_hooks)
+
 
 class _TensorType(type):
     """The type of Tensor; its repr is what JAX prints when a Tensor is passed to plain ``jax.numpy``."""
