@@ -121,7 +121,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     Tensor([2., 4.], dtype=float32)
     """
 
-    # Operators and methods are installed by `fad.methods`; type checkers know them as `TensorMembers`.
+    # Operators and methods are installed by `fad.methods`; for type checkers they are in `TensorMembers`.
 
     # Slots with an underscore hold the state. The properties of the same names (without the underscore)
     # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots. What
