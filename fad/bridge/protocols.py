@@ -109,7 +109,7 @@ def _dlpack_device(self: Tensor) -> tuple[Any, int]:
 def _torch_function(
     cls: type, function: object, types: object, args: object = (), kwargs: object = None
 ) -> NoReturn:
-    """Refuses a Tensor in a function of PyTorch, which asks for this method.
+    """Refuses a Tensor in a function of PyTorch, which calls this method.
 
     Raises:
         ArgumentError: always.

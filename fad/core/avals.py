@@ -60,7 +60,7 @@ SCALARS: dict[type, type[np.generic]] = {
     complex: np.complex64,
 }
 
-# The types of most values that are no Tensors: `isinstance` takes longer to tell.
+# The types of most values that are no Tensors: `isinstance` takes longer.
 VALUES = frozenset([jaxapi.array_type, *SCALARS])
 
 _constants = Table(4096)

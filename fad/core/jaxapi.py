@@ -115,7 +115,7 @@ _register_lowering = private("jax.interpreters.mlir.register_lowering")
 
 
 class _OwnPrimitive(_Primitive):  # type: ignore[misc]
-    """A JAX primitive of fad's own, with what its analyses of programs ask.
+    """A JAX primitive of fad's own, with what the analyses of programs read of it.
 
     ``expensive``: its results are kept for backward passes. ``drawing``: from an equation to the program
     that it calls, if that draws random numbers. ``loop``: to the `WhileParts` of the loop that it is.
@@ -229,7 +229,7 @@ def call_table(
 
     return _table(
         name,
-        lambda *args, **kwargs: disabled(),  # JAX tells tables apart by this function
+        lambda *args, **kwargs: disabled(),  # JAX identifies a table by this function
         miss,
         (),
         (),

@@ -3,13 +3,13 @@
 NOTE [levels live on values]
 
     g = fad.grad(lambda x: x * fad.grad(lambda y: x + y)(1.0))
-    assert g(1.0) == 1.0  # 2.0 for who does not tell the two derivatives apart
+    assert g(1.0) == 1.0  # 2.0 if the two derivatives are confused
 
 A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks for the
 highest level among the *arguments* and hands the call to it; the level unwraps its own Tensors and binds the
 call again, one level down, until no Tensor is left and XLA runs. There is no global "current transform": a
 thread started inside ``fad.grad`` computes with Tensors of that level and is right. Level ids only grow, so
-an inner transform has a higher id than those around it, which tells nested derivatives apart. `ThreadState`
+an inner transform has a higher id than those around it, which separates nested derivatives. `ThreadState`
 holds modes of a thread, such as whether recording is off; it does not decide which level gets a call.
 """
 

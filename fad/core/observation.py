@@ -3,7 +3,7 @@
 NOTE [observation]
 
     with fad.autograd.profile() as seen:
-        y = fad.grad(fnp.sin)(0.0)  # the same code, which asks nowhere whether it is observed
+        y = fad.grad(fnp.sin)(0.0)  # the same code: it has no check whether it is observed
     assert y == 1.0 and seen.key_averages()
 
 Code that can be observed is marked with `observable`: the methods that every operation, every call of

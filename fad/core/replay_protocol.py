@@ -5,7 +5,7 @@ NOTE [the seam]
     w = fad.tensor(1.0)
     for k in range(9):
         y = x * w  # in the later iterations it is deferred: there is no value yet
-        w += 1.0  # whoever changes what it needs says so first
+        w += 1.0  # what changes an input of deferred operations flushes them first
         assert y.item() == 2.0 * (k + 1)
 
 Replay runs a repeated trace as one operation (`fad.replay`); the core is complete without it, only

@@ -81,6 +81,11 @@ class Meta:
     storage: Storage = UNSHARED
     link: ViewLink | None = None
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether it is of a leaf with hooks, which replay leaves to single operations."""
+        return bool(self.hooks or self.post_hooks)
+
 
 class _TensorType(type):
     """The type of Tensor; its repr is what JAX prints when a Tensor is passed to plain ``jax.numpy``."""
@@ -116,7 +121,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     Tensor([2., 4.], dtype=float32)
     """
 
-    # Operators and methods are installed by `fad.methods`; type checkers know them as `TensorMembers`.
+    # Operators and methods are installed by `fad.methods`; for type checkers they are in `TensorMembers`.
 
     # Slots with an underscore hold the state. The properties of the same names (without the underscore)
     # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots. What

@@ -39,9 +39,8 @@ def on_new_thread(f: Callable[[], R], name: str) -> R:
             ended.set()
 
     def joined() -> None:
-        while not ended.wait(
-            _PAUSE
-        ):  # Python 3.11 takes a thread for ended if its `join` is interrupted
+        # Python 3.11 takes a thread for ended once its `join` was interrupted.
+        while not ended.wait(_PAUSE):
             pass
         thread.join()
 

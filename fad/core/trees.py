@@ -65,7 +65,7 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[object], like: PyTree = Non
     """Put ``leaves`` back into ``structure``.
 
     ``like`` is a tree of that structure, or its `skeleton`: dicts get the order of its keys, which a
-    structure does not know. JAX sorts them.
+    structure does not have: JAX sorts them.
     """
     if structure == LEAF:
         return leaves[0]

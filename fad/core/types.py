@@ -50,7 +50,7 @@ __all__ = [
 
 # A nest of containers around values of any types: arguments and results of a user's function.
 PyTree: TypeAlias = Any
-# What an operation gives: one value, or a tuple of them where it has several. The caller knows which.
+# What an operation gives: one value, or a tuple of them where it has several. The operation says which.
 Outputs: TypeAlias = Any
 # A function of flat arrays, as JAX traces it.
 ArrayFunction: TypeAlias = Callable[..., Outputs]

@@ -120,7 +120,7 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 @contextlib.contextmanager
 def shown(error: BaseException | None) -> Iterator[None]:
-    """A block in which tracebacks of ``error`` are filtered, and notes say so and what to write instead."""
+    """A block in which tracebacks of ``error`` are filtered; notes say that, and what to write instead."""
     errors = _chain(error) if setting.filtering != "off" else []
     before = [(e, e.__traceback__, list(getattr(e, "__notes__", ()))) for e in errors]
     removed = 0

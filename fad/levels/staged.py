@@ -82,7 +82,7 @@ class StagedLevel(RecordingLevel):
         operands: what the staged call is given.
         outer: the JAX trace around the staged call, where values of outer levels are computed with.
 
-    ``stand_ins`` are in the body what ``captures`` are outside. ``draws``: it draws random numbers.
+    ``stand_ins`` are in the body what ``captures`` are outside. ``has_drawn``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
     ``lifted`` are inputs of the staged call too, with their tracers in ``given``.
@@ -90,8 +90,8 @@ class StagedLevel(RecordingLevel):
 
     __slots__ = (
         "captures",
-        "draws",
         "given",
+        "has_drawn",
         "jax_trace",
         "lifted",
         "numbers",
@@ -111,7 +111,7 @@ class StagedLevel(RecordingLevel):
         self.operands = operands
         self.captures = Captures()
         self.stand_ins: list[Operand] = []
-        self.draws = False
+        self.has_drawn = False
         self.records = True
         self.jax_trace: Any = None
         self.numbers: list[Operand] = []
@@ -154,7 +154,7 @@ class StagedLevel(RecordingLevel):
         )
 
     def note_draw(self) -> None:
-        self.draws = True
+        self.has_drawn = True
 
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         stopped: Tensor = bind(STOP_GRADIENT, (self.detach(t),))

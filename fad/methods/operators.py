@@ -22,7 +22,7 @@ from fad.views.make_view import same_view
 
 __all__ = ["MEMBERS"]
 
-_USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer to tell
+_USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer
 _OPERANDS = (float, int, array_type, Tensor, complex, np.ndarray, np.generic, jax.Array)
 _BINARY = {
     "add": "add",
@@ -72,7 +72,7 @@ def _binary(op: Callable[..., PyTree], swap: bool = False) -> Callable[[Tensor, 
 
 
 def _no_operand(other: Operand) -> Tensor:
-    """NotImplemented: Python asks the other operand. PyTorch's tensors would not be told apart by name."""
+    """NotImplemented, for Python to try the other operand: a tensor of PyTorch would fail without a hint."""
     if type(other).__module__.partition(".")[0] == "torch":
         raise ArgumentError(
             "a torch.Tensor cannot be an operand of a Tensor of fad: write fad.tensor(t), or "

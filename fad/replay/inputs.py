@@ -141,7 +141,7 @@ def is_untouched(variable: Tensor) -> bool:
     meta = variable.meta
     if meta is None:
         return variable._requires_grad
-    if meta.hooks or meta.post_hooks or not variable._requires_grad:
+    if meta.has_hooks or not variable._requires_grad:
         return False
     node = None if meta.accumulator is None else meta.accumulator()
     extra = None if node is None else node.extra  # type: ignore[attr-defined]

@@ -155,7 +155,7 @@ def is_of_program(t: Tensor) -> bool:
 
 
 def _has_no_hooks(meta: Meta) -> bool:
-    return not (meta.retains_grad or meta.hooks or meta.post_hooks or meta.inference)
+    return not (meta.retains_grad or meta.has_hooks or meta.inference)
 
 
 class Writes(Buffer):

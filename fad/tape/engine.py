@@ -226,7 +226,7 @@ def _run_task(
             cotangents = buffers.pop(node)
             running.current = node
             runs = needed is None or node in needed
-            # What is asked for is read before the node runs: its own hooks may still change what it is given.
+            # What is captured is read before the node runs: its own hooks may still change what it is given.
             if node in wanted or (not runs and len(roots) == 1):
                 cotangents = _end(node, cotangents, runs, create_graph)
                 for k in wanted.get(node, ()):
@@ -258,7 +258,7 @@ def _run_task(
                     continue
                 n, nr = edge
                 count = dependencies.get(n)
-                if count is None:  # it leads to nothing that is asked for
+                if count is None:  # it leads to nothing that is captured
                     continue
                 _add_to(buffers, n, nr, g)
                 dependencies[n] = count - 1  # also for None: a node runs when all have arrived

@@ -133,7 +133,7 @@ def _known_level(node: Node) -> Any:
 def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
     """Gradients in the form that the next nodes expect; broadcast ones are summed.
 
-    Shape, dtype, and for nodes that know it, the devices.
+    Shape, dtype, and for nodes that have it, the devices.
     """
     result = list(grads)
     for i, (g, edge) in enumerate(zip(grads, node.edges, strict=True)):
