@@ -29,7 +29,7 @@ from fad.functions.definitions import (
     has_rules,
 )
 from fad.functions.nodes import FunctionNode
-from fad.functions.templates import ARRAYS, Template, split
+from fad.functions.templates import ARRAYS, SINGLE, Template, split
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain, attach_peer
@@ -223,6 +223,8 @@ _OF_PYTHON = ("abc", "builtins", "typing")
 
 def _result(name: str, template: Template, outs: list[Any], args: Sequence[Any]) -> PyTree:
     """What a call returns: inputs that it changed are written to, and views share storage with theirs."""
+    if template is SINGLE:  # most are: one array, unmarked
+        return outs[0]
     marks = template.marks
     for k, i in enumerate(marks.aliases):
         if i is not None and isinstance(args[i], Tensor):
