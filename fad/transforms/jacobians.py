@@ -86,7 +86,7 @@ def reverse_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = _Arguments(args, kwargs, argnums, who)
+        given = _Differentiated(args, kwargs, argnums, who)
         values = given.values
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
@@ -176,7 +176,7 @@ def forward_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = _Arguments(args, kwargs, argnums, who)
+        given = _Differentiated(args, kwargs, argnums, who)
         values = given.values
         found: dict[str, PyTree] = {}
 
@@ -325,7 +325,7 @@ def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object
         )
 
 
-class _Arguments:
+class _Differentiated:
     """The arguments of a call: ``values`` are the leaves that are differentiated, one level down.
 
     ``tensors``: there is a Tensor among all arguments, so that results are Tensors.
