@@ -15,7 +15,7 @@ LIMITS = {
     "arrays": 169,
     "autograd": 21,
     "bridge": 55,
-    "core": 140,
+    "core": 139,
     "errors": 17,
     "extend": 55,
     "func": 27,
