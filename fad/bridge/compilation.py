@@ -199,11 +199,7 @@ class Compiled:
         return tables.put((key, static) if static else key, table)
 
     def _find(
-        self,
-        key: int,
-        static: tuple[PyTree, ...],
-        args: Sequence[PyTree],
-        kwargs: dict[str, PyTree],
+        self, key: int, static: PyTree, args: Sequence[PyTree], kwargs: dict[str, PyTree]
     ) -> _Found:
         """What a call of JAX's table runs, in the form of `jaxapi.call_table`.
 

@@ -310,10 +310,9 @@ def zeros(aval: Any) -> Any:
 _dce_jaxpr = private("jax._src.interpreters.partial_eval.dce_jaxpr")
 
 
-def without_unused(closed: Any) -> types.JaxProgram:
+def without_unused(closed: types.JaxProgram) -> types.JaxProgram:
     """A closed jaxpr without the equations that its outputs do not need; its inputs stay."""
-    jaxpr = closed.jaxpr
-    needed, _ = _dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    needed, _ = _dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
     return ClosedJaxpr(needed, closed.consts)
 
 
@@ -377,9 +376,8 @@ def programs(eqn: types.JaxEquation) -> Iterator[Any]:
         expand = functools.partial(eqn.primitive.to_lojax, **eqn.params)
         yield jax.make_jaxpr(expand)(*[v.aval for v in eqn.invars])
     for value in eqn.params.values():
-        for v in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(v, (ClosedJaxpr, Jaxpr)):
-                yield v
+        found = value if isinstance(value, (tuple, list)) else (value,)
+        yield from [v for v in found if isinstance(v, (ClosedJaxpr, Jaxpr))]
 
 
 def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
