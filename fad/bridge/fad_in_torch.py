@@ -12,7 +12,7 @@ import jax
 from fad.bridge.flat_operations import FlatOperation, Library
 from fad.bridge.jax_functions import to_jax
 from fad.bridge.torch_checks import struct_of_tensor
-from fad.bridge.torch_memory import TorchTensor, borrowed_array, load, noted, returned
+from fad.bridge.torch_memory import TorchTensor, borrowed_array, load, noted, plain, returned
 from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.keys import exact
@@ -70,6 +70,9 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
         tensors, rest = partition((args, kwargs), torch.Tensor, ordered=True)
         for x in rest.statics():
             _check(x, name)
+        for t in tensors:
+            if t.is_quantized:  # refused, before it is asked for its dtype
+                plain(t, f"to_torch({name})")
         structs = tuple([struct_of_tensor(t) for t in tensors])
         call = calls.get((rest, structs))
         if call is None:

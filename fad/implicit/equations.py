@@ -374,9 +374,11 @@ def _check_form(
             or outs[0].shape
             or not np.issubdtype(outs[0].dtype, np.floating)
         ):
+            advice = "write .sum() or .mean() in it"
+            if any([o.dtype.kind == "c" for o in outs]):
+                advice = "for complex unknowns write the square of an absolute value, abs(z) ** 2"
             raise StructureError(
-                f"{who}: objective(x, ...) must return a real scalar, got {in_words(got)}: write .sum() or "
-                ".mean() in it"
+                f"{who}: objective(x, ...) must return a real scalar, got {in_words(got)}: {advice}"
             )
         return
     form = [(o.shape, o.dtype) for o in outs], out_structure

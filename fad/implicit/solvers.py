@@ -344,6 +344,7 @@ def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Value], trees.PyT
 
 def _check_function(who: str, form: str, f: Callable[..., PyTree]) -> None:
     if not callable(f):
+        matrix = ": write lambda x: A @ x" if hasattr(f, "shape") else ""
         raise ArgumentError(
-            f"{who}: the first argument must be a function {form}, got {describe(f)}"
+            f"{who}: the first argument must be a function {form}, got {describe(f)}{matrix}"
         )

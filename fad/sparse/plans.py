@@ -62,10 +62,12 @@ class _Call:
     out_structure: PyTreeDef
     out_like: PyTree
 
-    def __init__(self, args: Sequence[PyTree], argnums: int | Sequence[int], who: str) -> None:
+    def __init__(
+        self, args: Sequence[PyTree], argnums: int | Sequence[int], who: str, hessian: bool
+    ) -> None:
         self.nums = pick(argnums, len(args), who)
         self.single = not isinstance(argnums, (tuple, list))
-        self.who = who
+        self.who, self.hessian = who, hessian
         values, self.structure = differentiable_leaves(args, self.nums, who)
         if not values:
             raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
@@ -73,11 +75,11 @@ class _Call:
         shapes = [tuple(x.shape) for x in values]
         self.arguments: list[Leaf] = list(zip(names_of(self.nums, args), shapes, strict=True))
         self.dtypes = [x.dtype for x in values]
-        if who == HESSIAN:
+        if hessian:
             for (name, _), x in zip(self.arguments, values, strict=True):
                 if x.dtype.kind == "c":
                     raise GradientError(
-                        f"{HESSIAN}: {name} is complex, {describe(x)}. Take the Hessian by its real and "
+                        f"{who}: {name} is complex, {describe(x)}. Take the Hessian by its real and "
                         "imaginary parts."
                     )
 
@@ -106,12 +108,12 @@ class _Call:
             self.outputs = [(n, tuple(a.shape)) for n, a in zip(names, avals, strict=True)]
             return tuple(found)
 
-        if self.who != HESSIAN:
+        if not self.hessian:
             return outputs
         self.outputs, self.out_like = self.arguments, self.like
         self.out_structure = self.structure
         every = tuple(range(len(self.arguments)))
-        return gradient_function(output, every, False, HESSIAN, False)
+        return gradient_function(output, every, False, self.who, False)
 
     def assemble(self, blocks: Sequence[PyTree]) -> PyTree:
         """The blocks of each output and argument, as `jacfwd` returns them."""
@@ -119,7 +121,7 @@ class _Call:
         rows = [
             self._of_arguments(blocks[k : k + width]) for k in range(0, len(blocks), max(width, 1))
         ]
-        if self.who == HESSIAN:
+        if self.hessian:
             return self._of_arguments(rows)
         return trees.unflatten(self.out_structure, rows, self.out_like)
 
@@ -153,7 +155,7 @@ class _Prepared:
         block = block * (len(across) - 1) + np.searchsorted(across, cols, "right") - 1
         order = np.argsort(block, kind="stable")
         counts = np.bincount(block, minlength=(len(down) - 1) * (len(across) - 1))
-        return np.split(order, np.cumsum(counts)[:-1])
+        return np.split(order, np.cumsum(counts)[:-1])[: len(counts)]
 
     @functools.cached_property
     def blocks(self) -> list[Block]:
@@ -191,17 +193,17 @@ class Derivative:
         f: Callable[..., PyTree],
         argnums: int | Sequence[int],
         who: str,
+        hessian: bool,
         pattern: PyTree = None,
         chunk_size: int | None = None,
-        called: str = "",
     ) -> None:
-        check_jacobian(f, argnums, chunk_size, called or who)
+        check_jacobian(f, argnums, chunk_size, who)
         self.f = f
         self.argnums = argnums
-        self.who = who
+        self.who, self.hessian = who, hessian
         self.pattern = pattern
         self.chunk_size = chunk_size
-        self.computes = who != "sparsity" and not called
+        self.computes = who in (JACOBIAN, HESSIAN)
         self.arguments = Arguments(f, who)
         self.plans = Cache()
 
@@ -211,7 +213,7 @@ class Derivative:
         key = key_of(leaves, rest), trees.order_of(args)
         plan: _Prepared | None = self.plans.get(key)
         if plan is None or not all(map(_is_as_before, plan.live)):
-            call = _Call(args, self.argnums, self.who)
+            call = _Call(args, self.argnums, self.who, self.hessian)
             plan, kept = self._new_plan(call, args, leaves, rest)
             if kept:
                 self.plans.put(key, plan)
@@ -255,23 +257,21 @@ class Derivative:
 
     def _given(self, call: _Call) -> SparsePattern | None:
         """The pattern that the caller gives."""
-        hessian = self.who == HESSIAN
         if self.pattern is None:
             return None
         if isinstance(self.pattern, SparsePattern):
-            self.pattern.check_fits(call.outputs, call.arguments, hessian, self.who)
+            self.pattern.check_fits(call.outputs, call.arguments, self.hessian, self.who)
             return self.pattern
         expected = call.assemble([0] * (len(call.outputs) * len(call.arguments)))
         found = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
         return self._pattern(call, *found)
 
     def _pattern(self, call: _Call, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
-        hessian = self.who == HESSIAN
-        if hessian:  # symmetric, as the matrix is
+        if self.hessian:  # symmetric, as the matrix is
             width = max(offsets(call.arguments)[-1], 1)
             both = np.unique(np.concatenate([rows * width + cols, cols * width + rows]))
             rows, cols = both // width, both % width
-        return SparsePattern(rows, cols, call.outputs, call.arguments, hessian)
+        return SparsePattern(rows, cols, call.outputs, call.arguments, self.hessian)
 
     def _push(self, of: Callable[..., PyTree], xs: Sequence[Value], ts: Sequence[Value]) -> PyTree:
         return push_forward(of, tuple(xs), tuple(ts), False, self.who)[1]

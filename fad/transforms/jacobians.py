@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi, trees
+from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, restores_modes
 from fad.core.primitive import Primitive
@@ -287,7 +288,7 @@ def ggnvp(
         The product: a pytree like ``params``.
 
     Raises:
-        GradientError: the loss is not a real scalar.
+        GradientError: the loss is not a real scalar; an output of the model has no derivatives.
         StructureError: v differs from params in structure, shape or dtype.
 
     Source: N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent", Neural
@@ -306,6 +307,13 @@ def ggnvp(
             "fad.ggnvp(model, loss, params, v)."
         )
     outputs, push = linearization_of(model, (params,), False, "ggnvp")
+    for o, path in zip(trees.flatten(outputs)[0], trees.path_names(outputs), strict=True):
+        dtype = aval_of(o).dtype
+        if not is_inexact(dtype):
+            raise GradientError(
+                f"ggnvp: output{path} of the model has dtype {dtype}, which has no derivatives: leave it "
+                "out, or convert it"
+            )
     values, given, structure = tangent_leaves((params,), (v,), "ggnvp")
     filled = [zeros_like(x) if t is None else t for x, t in zip(values, given, strict=True)]
     tensors = has_tensor((params, v))

@@ -11,6 +11,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operation, Outputs, PyTree, Value
 from fad.tape.recorder import RecordingLevel
 from fad.transforms.boundary import (
+    check_arrays,
     check_callable,
     differentiable_leaves,
     has_tensor,
@@ -119,6 +120,7 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
         inside = trees.unflatten(structure, variables, primals)
         out, aux = with_aux(f(*inside), has_aux, who)
         outs, out_structure = trees.flatten(out)
+        check_arrays(outs, who)
         like = trees.skeleton(out)
         numbers = [
             o.aux if isinstance(o := outlived(x), Tensor) and o.level is level else None
