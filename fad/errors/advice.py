@@ -25,6 +25,15 @@ _ANYWHERE = {
         "For jax.tree.map a Tensor is a tree with an array in it, unless it requires grad, outside of "
         "no_grad: read x.grad before the no_grad block, or write is_leaf=lambda x: isinstance(x, fad.Tensor)"
     ),
+    r"(?s)pytree structure error: different types.*fad\.Tensor": (
+        "One tree has Tensors where the other has arrays: make Tensors of both, "
+        "jax.tree.map(fad.tensor, tree). A function that is given a NumPy array among its arguments "
+        "returns Tensors"
+    ),
+    r"Pure callbacks do not support JVP": (
+        "In a fad.Function in fad.jit write forward without ctx, and a setup_context: what a forward with ctx "
+        "saves is differentiated through its body"
+    ),
     r"(array|destination|base) is read-only$": (
         "If it is x.numpy() of a Tensor: arrays of JAX do not change. Write a = x.numpy(copy=True), and "
         "x.copy_(a) to change the Tensor"
