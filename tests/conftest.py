@@ -12,7 +12,8 @@ code, and these tools. What several files use is in `helpers/`, from where all c
 - `--seed N` seeds the `rng` fixture, Python's and NumPy's global generators, and the samples.
   A failing test says which seed it ran with.
 - `--replay off` runs them without replay, `--replay wait` with all programs compiled at first sight.
-- `@pytest.mark.sweep("name", values, sample=50)` is `parametrize` over a sample of `values`.
+- `@pytest.mark.sweep("name", values, sample=50)` is `parametrize` over a sample of `values`; of tuples,
+  one in which each part comes at least once, if that many can have it.
 - `@pytest.mark.full` is a test that only `--full` runs.
 - `JAX_ENABLE_X64=1` in the environment runs tests in 64 bits: the laws, random programs and compositions,
   and what is written in place, are right in both.
@@ -134,6 +135,27 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"fad {fad.__version__}, seed {seed}, {sweeps} sweeps, replay {replay}"
 
 
+def _parts(value: Any, place: tuple[int, ...] = ()) -> set[tuple[Any, ...]]:
+    """What stands in tuples, each with its place."""
+    value = getattr(value, "values", value)  # of a `pytest.param`
+    if type(value) is not tuple:
+        return {(place, repr(value))}
+    return set().union(*[_parts(v, (*place, k)) for k, v in enumerate(value)])
+
+
+def _sample(values: list[Any], count: int, draw: random.Random) -> list[int]:
+    """Places of so many values, first of those with most parts that no earlier one has."""
+    order, parts = draw.sample(range(len(values)), len(values)), list(map(_parts, values))
+    chosen: list[int] = []
+    seen: set[tuple[Any, ...]] = set()
+    for new in range(max(map(len, parts)), -1, -1):
+        for i in order:
+            if len(chosen) < count and i not in chosen and len(parts[i] - seen) >= new:
+                chosen.append(i)
+                seen |= parts[i]
+    return sorted(chosen)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in metafunc.definition.iter_markers("sweep"):
         name, values = mark.args[0], list(mark.args[1])
@@ -142,7 +164,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             draw = random.Random(
                 f"{metafunc.config.getoption('--seed')} {metafunc.function.__name__}"
             )
-            values = [values[i] for i in sorted(draw.sample(range(len(values)), sample))]
+            values = [values[i] for i in _sample(values, sample, draw)]
         metafunc.parametrize(name, values, ids=mark.kwargs.get("ids"))
 
 
@@ -249,9 +271,9 @@ def _seed_globals(request: pytest.FixtureRequest) -> None:
 def _no_leaks() -> Iterator[None]:
     """Fails a test that leaves a transform's level running or the grad mode changed."""
     fad.core.level.flush()  # a step that another test has begun
-    before = (fad.core.level.active_levels(), fad.is_grad_enabled())
+    before = (fad.core.level.state.levels, fad.is_grad_enabled())
     yield
-    after = (fad.core.level.active_levels(), fad.is_grad_enabled())
+    after = (fad.core.level.state.levels, fad.is_grad_enabled())
     if after != before:
         fad.set_grad_enabled(before[1])
         pytest.fail(

@@ -7,16 +7,13 @@ Which functions return views is in `fad.arrays.special_cases.VIEWS`; those here 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays.lists import Role
-from fad.arrays.operations import Op, copy_signature, fast_function
-from fad.arrays.results import FOLLOWS, TENSORS, as_tensors
-from fad.core.level import bind
+from fad.arrays.operations import Op, fast_function
+from fad.arrays.results import as_tensors
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
@@ -27,51 +24,42 @@ from fad.views.make_view import bind_view, shares, view_binder
 __all__ = ["ALIASING"]
 
 Function = Callable[..., PyTree]
-Roles = dict[str, Role]
 
 
-def _with_signature(function: Function, op: Op) -> Function:
-    function.op = op  # type: ignore[attr-defined]
-    result: Function = copy_signature(function, op.jax_function, op.name, op.where)
-    return result
-
-
-def _reshape(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
+def _reshape(op: Op) -> Function:
     """``reshape``, with NumPy's ``copy``: where it is False, a ValueError if it has to copy."""
-    op = Op(name, where, jax_function, roles, view_binder(Write.RESHAPE, has_strides))
-    reshape, copying = op.function, fast_function(op, bind)
+    reshape = fast_function(op, view_binder(Write.RESHAPE, has_strides))
 
     def function(*args: PyTree, copy: bool | None = None, **kwargs: PyTree) -> PyTree:
-        if copy is None:
-            return reshape(*args, **kwargs)
         if copy:
-            return copying(*args, **kwargs)
+            return op.function(*args, **kwargs)
         out = reshape(*args, **kwargs)
-        if isinstance(out, Tensor) and not any([shares(out, x) for x in (*args, *kwargs.values())]):
+        if copy is None or not isinstance(out, Tensor):
+            return out
+        if not any([shares(out, x) for x in (*args, *kwargs.values())]):
             raise ValueError(
                 "reshape: copy=False, but the elements are not stored so that this could be a view: "
                 "leave copy out, or write x.view(shape)"
             )
         return out
 
-    return _with_signature(function, op)
+    return op.wrap(function)
 
 
-def _part(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
+def _part(op: Op) -> Function:
     """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is this Tensor."""
-    parts = ViewOp(Primitive(name, jax_function), Write.FUNCTION, _PUT_PART[name], whole=False)
-    op = Op(name, where, jax_function, roles)
-    copy = op.function
+    put, copy = _PUT_PART[op.name], op.function
+    parts = ViewOp(Primitive(op.name, op.jax_function), Write.FUNCTION, put, whole=False)
 
     def function(x: object, /) -> PyTree:
         if isinstance(x, Tensor):
             if x.dtype.kind == "c":
                 return bind_view(x, Step(parts))
-            if name == "real":
+            if op.name == "real":
                 return x
         return copy(x)
 
-    return _with_signature(function, op)
+    return op.wrap(function)
 
 
 _PUT_PART: dict[str, Function] = {
@@ -80,23 +68,21 @@ _PUT_PART: dict[str, Function] = {
 }
 
 
-def _diag(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
+def _diag(op: Op) -> Function:
     """``diag``: of a matrix a view, as `diagonal`; of anything else a matrix."""
-    op = Op(name, where, jax_function, roles)
     make, view = op.function, fast_function(op, view_binder(Write.INDICES))
 
     def function(v: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
         is_view = isinstance(v, Tensor) and v.ndim == 2 and kwargs.keys() <= {"k"}
         return view(v, *args, **kwargs) if is_view else make(v, *args, **kwargs)
 
-    return _with_signature(function, op)
+    return op.wrap(function)
 
 
-def _at_least(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
+def _at_least(op: Op) -> Function:
     """``atleast_1d`` and its like: each result is its argument, or a view of it."""
-    ndim = int(name.removeprefix("atleast_")[0])
-    op = Op(name, where, jax_function, roles, view_binder(Write.RESHAPE))
-    view = op.function
+    ndim = int(op.name.removeprefix("atleast_")[0])
+    view = fast_function(op, view_binder(Write.RESHAPE))
 
     def one(x: PyTree) -> PyTree:
         return x if isinstance(x, Tensor) and x.ndim >= ndim else view(x)
@@ -104,53 +90,42 @@ def _at_least(name: str, where: str, jax_function: Callable[..., PyTree], roles:
     def function(*arys: PyTree) -> PyTree:
         return one(*arys) if len(arys) == 1 else [one(x) for x in arys]
 
-    return _with_signature(function, op)
+    return op.wrap(function)
 
 
-def _broadcast_arrays(
-    name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles
-) -> Function:
+def _broadcast_arrays(op: Op) -> Function:
     """``broadcast_arrays``: each result is a view of its argument."""
-    one = Op("broadcast_to", where, jnp.broadcast_to, binder=view_binder(Write.BROADCAST)).function
-    op = Op(name, where, jax_function, roles)
+    binder = view_binder(Write.BROADCAST)
+    one = Op("broadcast_to", op.where, jnp.broadcast_to, binder=binder).function
 
     def function(*args: PyTree) -> PyTree:
         if not any([isinstance(x, (Tensor, np.ndarray)) for x in args]):
-            return jax_function(*args)
-        shapes = [x.shape if isinstance(x, Tensor) else np.shape(x) for x in args]
-        shape = jnp.broadcast_shapes(*shapes)
+            return op.jax_function(*args)
+        shape = jnp.broadcast_shapes(*map(np.shape, args))
         return [as_tensors(one(x, shape)) for x in args]
 
-    return _with_signature(function, op)
+    return op.wrap(function)
 
 
 # ``copy=False``: the Tensor itself, if it has the dtype.
 
 
-def _array(name: str, where: str, jax_function: Callable[..., PyTree], roles: Roles) -> Function:
+def _array(op: Op) -> Function:
     """``array`` and ``astype``, which copy unless it is said that they need not."""
-    op = Op(name, where, jax_function, roles, results=TENSORS if name == "array" else FOLLOWS)
-    convert = op.function
+    convert, keeps = op.function, op.name == "array"  # ``array`` without a dtype keeps that of x
 
     def function(x: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        copies = kwargs.get("copy", True) not in (None, False)
-        if (
-            copies
-            or not isinstance(x, Tensor)
-            or len(args) > 1
-            or kwargs.keys() - {"dtype", "copy"}
-        ):
-            return convert(x, *args, **kwargs)
-        dtype = args[0] if args else kwargs.get("dtype")
-        same = dtype is None if name == "array" else False
-        if same or (dtype is not None and jnp.dtype(dtype) == x.dtype):
-            return x
+        known = len(args) <= 1 and not kwargs.keys() - {"dtype", "copy"}
+        if isinstance(x, Tensor) and known and kwargs.get("copy", True) in (None, False):
+            dtype = args[0] if args else kwargs.get("dtype")
+            if keeps if dtype is None else jnp.dtype(dtype) == x.dtype:
+                return x
         return convert(x, *args, **kwargs)
 
-    return _with_signature(function, op)
+    return op.wrap(function)
 
 
-ALIASING: dict[str, Callable[[str, str, Any, Roles], Function]] = {
+ALIASING: dict[str, Callable[[Op], Function]] = {
     "array": _array,
     "astype": _array,
     "atleast_1d": _at_least,

@@ -15,13 +15,13 @@ import functools
 import inspect
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import Count
+from fad.core.caches import Table
 from fad.core.keys import exact
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
@@ -57,13 +57,7 @@ OPERAND = 2  # a scalar is a leaf, scalars inside containers are static
 EXPONENT = 3  # a Python int is static, other scalars are leaves
 ARRAY = 4  # scalars are leaves, also inside containers
 
-_INSIDE = {
-    STATIC: STATIC,
-    STRUCTURE: STRUCTURE,
-    OPERAND: STRUCTURE,
-    EXPONENT: ARRAY,
-    ARRAY: ARRAY,
-}
+_INSIDE = (STATIC, STRUCTURE, STRUCTURE, ARRAY, ARRAY)  # of each role: that inside of containers
 
 _EXPANDED = re.compile(
     r"[\w.]*\bArray(?: \||,) numpy\.ndarray(?:(?: \||,) [\w.]+)*?(?: \||,) complex"
@@ -191,47 +185,22 @@ def safe_type(cls: type) -> bool:
     return cls in _SAFE or issubclass(cls, np.dtype)
 
 
-_flat: dict[tuple[type, ...], bool] = {}
-
-
+@functools.lru_cache(maxsize=4096)
 def flat_types(types: tuple[type, ...]) -> bool:
     """Whether all types of a flat sequence are safe."""
-    known = _flat.get(types)
-    if known is None:
-        known = all(map(safe_type, types))
-        if len(_flat) < 4096:
-            _flat[types] = known
-    return known
+    return all(map(safe_type, types))
 
 
-_leaves: dict[tuple[type, ...], bool] = {}
+LEAF = object()  # stands in a key where the argument had an array
+_of_arrays = Table(4096)
 
 
-def _all_leaves(types: tuple[type, ...]) -> bool:
-    """Whether a flat sequence of these types has arrays in it, and nothing else."""
-    known = _leaves.get(types)
-    if known is None:
-        known = all(map(is_array_type, types))
-        if len(_leaves) < 4096 and all(t in _KINDS for t in types):
-            _leaves[types] = known
-    return known
-
-
-@functools.lru_cache(maxsize=1024)
-def _sequence_of_leaves(cls: object, count: int) -> PyTree:
-    return ("sequence", cls, *[LEAF] * count)
-
-
-class _ArrayPlace:
-    """Stands in a key where the argument had an array."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "LEAF"
-
-
-LEAF = _ArrayPlace()
+def _key_of_arrays(cls: type, types: tuple[type, ...]) -> PyTree:
+    """The key of a list or tuple with elements of these types; None if some may be no arrays."""
+    key = _of_arrays.get((cls, types))
+    if key is None and all(map(is_array_type, types)):
+        key = _of_arrays.put((cls, types), ("sequence", cls, *[LEAF] * len(types)))
+    return key
 
 
 class Unhashable(Exception):
@@ -276,9 +245,7 @@ def freeze(value: PyTree, role: int, leaves: list[PyTree]) -> PyTree:
     Raises:
         Unhashable: a static part of the argument has no hash.
     """
-    kind = _KINDS.get(type(value))
-    if kind is None:
-        kind = _learn(value)
+    kind = _kind_of(value)
     if kind == _TENSOR:
         if role == STATIC:
             constant = _constant(value)
@@ -294,10 +261,10 @@ def freeze(value: PyTree, role: int, leaves: list[PyTree]) -> PyTree:
         types = tuple(map(type, value))
         if role <= STRUCTURE and flat_types(types):
             return "flat", list if type(value) is list and role else tuple, types, tuple(value)
-        if role == ARRAY and _all_leaves(types):
+        arrays = _key_of_arrays(type(value), types) if role == ARRAY else None
+        if arrays is not None:
             leaves.extend(value)
-            cls: Any = type(value)
-            return _sequence_of_leaves(cls, len(types))
+            return arrays
         inside = _INSIDE[role]
         keys = [freeze(v, inside, leaves) for v in value]
         if role == STATIC and all(k is not LEAF and k[0] in _SAFE for k in keys):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fad.arrays import special_cases
-from fad.arrays.lists import Role
+from fad.arrays.lists import Args, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
@@ -27,10 +26,7 @@ Function = Callable[..., PyTree]
 
 
 def _staged(
-    jax_function: Callable[..., PyTree],
-    args: tuple[PyTree, ...],
-    kwargs: dict[str, PyTree],
-    results: int = FOLLOWS,
+    jax_function: Callable[..., PyTree], args: Args, kwargs: Kwargs, results: int = FOLLOWS
 ) -> PyTree:
     """A call with the user's functions, as one operation; see NOTE [what makes a Tensor]."""
     out = call_with_bodies(jax_function, args, kwargs)
@@ -38,11 +34,9 @@ def _staged(
     return as_tensors(out) if tensors else out
 
 
-def with_bodies(
-    name: str, where: str, jax_function: Callable[..., PyTree], roles: dict[str, Role], results: int
-) -> Function:
+def with_bodies(op: Op) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
-    ordinary = Op(name, where, jax_function, roles, results=results).function
+    ordinary = op.function
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
@@ -50,13 +44,11 @@ def with_bodies(
         args = tuple([_replace(f, a) for a in args])
         kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
         if staged:
-            args, kwargs = ordinary.op.with_arrays(args, kwargs) or (args, kwargs)
-            return _staged(jax_function, args, kwargs, results)
+            args, kwargs = op.with_arrays(args, kwargs) or (args, kwargs)
+            return _staged(op.jax_function, args, kwargs, op.results)
         return ordinary(*args, **kwargs)
 
-    function.op = ordinary.op  # type: ignore[attr-defined]
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
+    return op.wrap(function)
 
 
 def _is_function(x: object) -> bool:
@@ -129,9 +121,9 @@ def _at_level_of(args: PyTree, f: Function) -> Function:
     return lambda *args, **kwargs: f(*trees.map_leaves(lifted, args), **kwargs)
 
 
-def maker(name: str, where: str, jax_function: Callable[..., PyTree]) -> Function:
+def maker(op: Op) -> Function:
     """A function that turns a function into another one (``vectorize``)."""
-
+    jax_function = op.jax_function
     first = next(iter(signature(jax_function).parameters))
 
     def function(*options: PyTree, **named: PyTree) -> PyTree:
@@ -141,14 +133,16 @@ def maker(name: str, where: str, jax_function: Callable[..., PyTree]) -> Functio
         model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:
-            run = functools.partial(_make_and_call, jax_function, method_name)
-            run.__name__ = name  # type: ignore[attr-defined]
+            def run(body: PyTree, made_with: PyTree, called_with: PyTree) -> PyTree:
+                (options, named), (args, kwargs) = made_with, called_with
+                return getattr(jax_function(body, *options, **named), method_name)(*args, **kwargs)
 
-            def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
-                return _staged(run, (body, options, named, args, kwargs), {})
+            run.__name__ = op.name
 
-            functools.update_wrapper(made, body, updated=())
-            return made
+            def made(*args: PyTree, **kwargs: PyTree) -> PyTree:  # both steps as one staged call
+                return _staged(run, (body, (options, named), (args, kwargs)), {})
+
+            return functools.update_wrapper(made, body, updated=())
 
         made = method("__call__")
         if isinstance(model, jnp.ufunc):
@@ -158,18 +152,4 @@ def maker(name: str, where: str, jax_function: Callable[..., PyTree]) -> Functio
                 setattr(made, attribute, getattr(model, attribute))
         return made
 
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
-
-
-def _make_and_call(
-    jax_function: Callable[..., PyTree],
-    method: str,
-    body: PyTree,
-    options: tuple[Any, ...],
-    named: dict[str, PyTree],
-    args: tuple[PyTree, ...],
-    kwargs: dict[str, PyTree],
-) -> Any:
-    """Make the function, and call it (or one of its methods), as one staged call."""
-    return getattr(jax_function(body, *options, **named), method)(*args, **kwargs)
+    return copy_signature(function, jax_function, op.name, op.where)

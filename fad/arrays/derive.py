@@ -27,7 +27,7 @@ from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.level import bind
 from fad.core.tensor import Tensor
-from fad.core.types import Number, PyTree
+from fad.core.types import Binder, Number, PyTree
 from fad.levels.batch import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
@@ -64,16 +64,18 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
         where: the fad module it will live in.
         module: the JAX module.
         value: the object; what is no function (a dtype, a constant) is returned as it is.
+
+    The tables are asked in order: an object that computes when it is indexed or made comes before what is no
+    function, and what is evaluated on the host before what is an operation.
     """
 
     def listed(table: dict[str, frozenset[str]]) -> bool:
         return name in table.get(module, ())
 
-    results = FOLLOWS
-    if module == "jax.random":
-        results = KEYS if name in special_cases.NOT_DRAWING else TENSORS
-    if listed(special_cases.CREATION):
-        results = TENSORS
+    in_random = module == "jax.random"
+    draws = in_random and name not in special_cases.NOT_DRAWING and not listed(special_cases.HOST)
+    makes = draws or listed(special_cases.CREATION)
+    results = TENSORS if makes else KEYS if in_random else FOLLOWS
     if listed(special_cases.INDEXERS):
         return _Indexer(name, where, value, results)
     if listed(special_cases.CLASSES):
@@ -81,46 +83,23 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
     value = _OWN.get(module, {}).get(name, value)
-    if listed(special_cases.HOST):
-        replace = _REPLACED.get(name, _stand_in)
-        return _on_host(name, where, value, replace, listed(special_cases.CREATION))
-    if listed(special_cases.ON_VALUES):
-        return _on_host(name, where, value, _value, creates=False)
-    if listed(special_cases.MAKERS):
-        return maker(name, where, value)
-    if listed(special_cases.FACTORIES):
-        return _factory(name, where, value)
-    roles = special_cases.ROLES.get(module, {}).get(name, {})
-    if listed(special_cases.BODIES):
-        return with_bodies(name, where, value, roles, results)
-    if listed(special_cases.COLLECTIVES):
-        return _collective(name, where, value, roles)
-    if module == "jax.lax" and name == "stop_gradient":
-        return copy_signature(_stop_gradient, value, name, where)
-    if module == "jax.numpy" and name == "asarray":
-        return _same_tensor(name, where, value, roles)
-    if module == "jax.numpy" and name == "from_dlpack":
-        return _from_dlpack(name, where, value)
-    if module == "jax.numpy" and name in ALIASING:
-        return ALIASING[name](name, where, value, roles)
-    if module in ("jax.numpy", "jax.numpy.linalg") and name in special_cases.VIEWS:
-        write, test = special_cases.VIEWS[name], special_cases.COPIES_UNLESS.get(name)
-        view = Op(name, where, value, roles, view_binder(write, test))
-        view.form = FORMS.get(name)
-        return view.function
     smooth = SMOOTH.get(module, {}).get(name)
-    jax_function = value
-    value = value if smooth is None else mended(smooth, value)
-    draws = module == "jax.random" and results == TENSORS
-    binder = bind_random if draws else bind
-    op = Op(name, where, value, roles, binder, results=results)
-    if module == "jax.numpy":
+    jax_function = value if smooth is None else mended(smooth, value)
+    roles = special_cases.ROLES.get(module, {}).get(name)
+    binder: Binder = bind_random if draws else bind
+    is_view = module in ("jax.numpy", "jax.numpy.linalg") and name in special_cases.VIEWS
+    if is_view:
+        binder = view_binder(special_cases.VIEWS[name], special_cases.COPIES_UNLESS.get(name))
+    collective = listed(special_cases.COLLECTIVES)
+    op = Op(name, where, jax_function, roles, binder, collective, results)
+    kinds = [make for table, make in _KINDS if listed(table)]
+    if kinds:
+        return kinds[0](op)
+    if f"{module}.{name}" in _BY_NAME:
+        return _BY_NAME[f"{module}.{name}"](op)
+    if is_view or module == "jax.numpy":
         op.form = FORMS.get(name)
-        if name == "nan_to_num":
-            return _may_write(op)
-    function = op.function
-    is_ufunc = isinstance(jax_function, jnp.ufunc)
-    return _ufunc(name, where, jax_function, function) if is_ufunc else function
+    return _ufunc(op, value) if isinstance(value, jnp.ufunc) else op.function
 
 
 def _is_typing(value: object) -> bool:
@@ -131,22 +110,18 @@ def _is_typing(value: object) -> bool:
 # Evaluated on the host
 
 
-def _on_host(
-    name: str, where: str, jax_function: Callable[..., PyTree], replace: Function, creates: bool
-) -> Function:
+def _on_host(op: Op, replace: Function) -> Function:
     """A function that is evaluated on the host, with ``replace`` applied to Tensors."""
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         args, kwargs = trees.map_leaves(replace, (args, kwargs))
-        if name in _OF_ONE and args and is_list(args[0]):
+        if op.name in _OF_ONE and args and is_list(args[0]):
             args = (np.asarray(args[0]), *args[1:])
-        return jax.block_until_ready(
-            jax_function(*args, **kwargs)
-        )  # a buffer may be filled again then
+        # A buffer may be filled again when this has returned.
+        return jax.block_until_ready(op.jax_function(*args, **kwargs))
 
-    made = making_tensors(function) if creates else function
-    result: Function = copy_signature(made, jax_function, name, where)
-    return result
+    made = making_tensors(function) if op.results == TENSORS else function
+    return copy_signature(made, op.jax_function, op.name, op.where)
 
 
 _OF_ONE = frozenset(["ndim", "shape", "size"])  # take one array, which may be a list
@@ -183,8 +158,11 @@ def _value(x: object) -> object:
     return np.asarray(x) if isinstance(x, Tensor) else x
 
 
-def _stop_gradient(x: object) -> object:
-    return stop_gradient(trees.map_leaves(_of_numpy, x))
+def _stop_gradient(op: Op) -> Function:
+    def function(x: object) -> object:
+        return stop_gradient(trees.map_leaves(_of_numpy, x))
+
+    return copy_signature(function, op.jax_function, op.name, op.where)
 
 
 def _of_numpy(x: object) -> object:
@@ -194,46 +172,41 @@ def _of_numpy(x: object) -> object:
 # One function for each table
 
 
-def _collective(
-    name: str, where: str, jax_function: Callable[..., PyTree], roles: dict[str, Role]
-) -> Function:
+def _collective(op: Op) -> Function:
     """A function of a named axis: `bind_collective` needs the name as well."""
-    op = Op(name, where, jax_function, roles, collective=True)
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
             axis_name = op.plan.signature.bind(*args, **kwargs).arguments["axis_name"]
         except TypeError as error:
-            raise TypeError(f"{where}.{name}(): {error}") from None
+            raise TypeError(f"{op.where}.{op.name}(): {error}") from None
         return op.call(args, kwargs, lambda prim, leaves: bind_collective(prim, leaves, axis_name))
 
-    function.op = op  # type: ignore[attr-defined]
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
+    return op.wrap(function)
 
 
-def _factory(name: str, where: str, jax_function: Callable[..., PyTree]) -> Function:
+def _factory(op: Op) -> Function:
     """A function that returns a function which draws: an initializer with its options."""
+    make = op.jax_function
 
     def draw(key: object, args: PyTree, kwargs: PyTree, options: PyTree, named: PyTree) -> PyTree:
-        return jax_function(*options, **named)(key, *args, **kwargs)
+        return make(*options, **named)(key, *args, **kwargs)
 
     roles: dict[str, Role] = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
-    binder = bind if name == "constant" else bind_random
-    op = Op(name, where, draw, roles, binder, results=TENSORS)
+    binder = bind if op.name == "constant" else bind_random
+    drawn = Op(op.name, op.where, draw, roles, binder, results=TENSORS).function
 
     def function(*options: PyTree, **named: PyTree) -> Function:
         def initializer(key: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
-            return op.function(key, args, kwargs, options, named)
+            return drawn(key, args, kwargs, options, named)
 
         if not any(isinstance(x, Tensor) for x in (*options, *named.values())):
-            model = jax_function(*options, **named)  # fails here if the options are wrong
+            model = make(*options, **named)  # fails here if the options are wrong
             initializer.__wrapped__ = model  # type: ignore[attr-defined]
-        initializer.__name__ = initializer.__qualname__ = name
+        initializer.__name__ = initializer.__qualname__ = op.name
         return initializer
 
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
+    return copy_signature(function, make, op.name, op.where)
 
 
 def _class(name: str, where: str, jax_class: Any) -> type:
@@ -298,61 +271,70 @@ class _Indexer:
         return self._function(key)
 
 
-def _ufunc(
-    name: str, where: str, ufunc: Callable[..., PyTree], function: Callable[..., PyTree]
-) -> Function:
+def _ufunc(op: Op, ufunc: Any) -> Function:
     """Adds what a ufunc has besides its call."""
     for method in special_cases.UFUNC_METHODS:
         of_jax = getattr(ufunc, method)
         roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
-        found = _OWN["jax.numpy"].get(f"{name}.{method}", of_jax)
+        found = _OWN["jax.numpy"].get(f"{op.name}.{method}", of_jax)
         found = numpy_functions.at_lists(found) if method == "at" else found
-        op = Op(f"{name}.{method}", where, found, roles)
-        op.function.__name__ = method
-        setattr(function, method, op.function)
+        made = Op(f"{op.name}.{method}", op.where, found, roles).function
+        made.__name__ = method
+        setattr(op.function, method, made)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
-        setattr(function, attribute, getattr(ufunc, attribute))
-    return function
+        setattr(op.function, attribute, getattr(ufunc, attribute))
+    return op.function
 
 
-def _same_tensor(
-    name: str, where: str, jax_function: Callable[..., PyTree], roles: dict[str, Role]
-) -> Function:
+def _same_tensor(op: Op) -> Function:
     """``asarray``: no copy of a Tensor that needs no change, as in JAX, nor of a JAX array."""
-    convert = Op(name, where, jax_function, roles, results=TENSORS).function
+    convert = op.function
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if len(args) == 1 and not kwargs and isinstance(args[0], (Tensor, jax.Array)):
             return as_tensors(args[0])
         return convert(*args, **kwargs)
 
-    function.op = convert.op  # type: ignore[attr-defined]
-    result: Function = copy_signature(function, jax_function, name, where)
-    return result
+    return op.wrap(function)
 
 
 def _may_write(op: Op) -> Function:
     """``nan_to_num``: with ``copy=False`` it writes into a Tensor, as NumPy's does into an array."""
-    change = fast_function(op, write)
+    replace, change = op.function, fast_function(op, write)
 
     def function(x: object, copy: bool = True, *args: PyTree, **kwargs: PyTree) -> PyTree:
         if not copy and isinstance(x, Tensor):
             return change(x, True, *args, **kwargs)
-        return op.function(x, copy, *args, **kwargs)
+        return replace(x, copy, *args, **kwargs)
 
-    function.op = op  # type: ignore[attr-defined]
-    result: Function = copy_signature(function, op.jax_function, op.name, op.where)
-    return result
+    return op.wrap(function)
 
 
-def _from_dlpack(name: str, where: str, jax_function: Callable[..., PyTree]) -> Function:
+def _from_dlpack(op: Op) -> Function:
     """A Tensor already is one: going through DLPack would lose its history."""
 
     def function(x: object, /, *, device: object = None, copy: bool | None = None) -> PyTree:
         if isinstance(x, Tensor):
             return x
-        array = jax_function(x, device=device, copy=copy)
+        array = op.jax_function(x, device=device, copy=copy)
         return array if copy else borrow(array, x)
 
-    result: Function = copy_signature(making_tensors(function), jax_function, name, where)
-    return result
+    return copy_signature(making_tensors(function), op.jax_function, op.name, op.where)
+
+
+# What makes a function of an operation: by the tables that its name may stand in, and by its name.
+_KINDS: list[tuple[dict[str, frozenset[str]], Callable[[Op], Function]]] = [
+    (special_cases.HOST, lambda op: _on_host(op, _REPLACED.get(op.name, _stand_in))),
+    (special_cases.ON_VALUES, lambda op: _on_host(op, _value)),
+    (special_cases.MAKERS, maker),
+    (special_cases.FACTORIES, _factory),
+    (special_cases.BODIES, with_bodies),
+    (special_cases.COLLECTIVES, _collective),
+]
+_BY_NAME: dict[str, Callable[[Op], Function]] = {
+    **{f"jax.numpy.{name}": make for name, make in ALIASING.items()},
+    "jax.lax.stop_gradient": _stop_gradient,
+    "jax.numpy.asarray": _same_tensor,
+    "jax.numpy.from_dlpack": _from_dlpack,
+    "jax.numpy.nan_to_num": _may_write,
+}

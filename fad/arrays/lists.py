@@ -26,6 +26,8 @@ SEVERAL = 2  # a sequence of arrays, some of which may be lists themselves
 OPERANDS = 3  # an array, where the first argument is a string: those of ``einsum``
 
 Role = int | tuple[int, int]  # the role of a parameter; in a pair, with what a list is
+Args = tuple[PyTree, ...]  # of a call: what is given by position, and by name
+Kwargs = dict[str, PyTree]
 
 _CONTAINERS = frozenset("Mapping Sequence list tuple".split())
 _OF_ARRAYS = re.compile(r"\b(Sequence|list)\[(None \| |typing\.Union\[)?Array")
@@ -79,8 +81,8 @@ def _all_numbers(value: PyTree) -> bool:
 
 
 def with_arrays(
-    plan: Any, args: tuple[PyTree, ...], kwargs: dict[str, PyTree], join: Callable[[PyTree], PyTree]
-) -> tuple[tuple[PyTree, ...], dict[str, PyTree]] | None:
+    plan: Any, args: Args, kwargs: Kwargs, join: Callable[[PyTree], PyTree]
+) -> tuple[Args, Kwargs] | None:
     """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
 
     Arguments:

@@ -25,7 +25,7 @@ it is dropped.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -49,6 +49,8 @@ from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
 
 __all__ = ["loop_p"]
 
+
+Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotangents that are zero
 
 # Loops made of a loop
 
@@ -86,7 +88,7 @@ def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
     return loop._replace(cond=new_cond, body=new_body, body_count=n + k)
 
 
-def joined(loop: Loop, consts: Mask, operands: Any, tangents: Sequence[Any]) -> list[Array]:
+def joined(loop: Loop, consts: Mask, operands: Sequence[Values], tangents: Values) -> list[Array]:
     """The operands of the augmented loop."""
     cond_consts, body_consts, carry = operands
     k = sum(consts)
@@ -100,9 +102,7 @@ class BatchedLoop(NamedTuple):
     batched: tuple[Mask, Mask, Mask]
     lanes: bool
 
-    def operands(
-        self, loop: Loop, values: Sequence[Array], have: Sequence[bool], size: int
-    ) -> Outputs:
+    def operands(self, loop: Loop, values: Values, have: Sequence[bool], size: int) -> Outputs:
         """Operands of the loop as those of this one, by kind; ``have`` are batched, along dimension 0."""
         parts = zip(loop.split(values), loop.split(have), self.batched, strict=True)
         found = [
@@ -144,7 +144,7 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
         (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
         some = jnp.argmax(go)
 
-        def where(x: Any, y: Any) -> Array:
+        def where(x: Array, y: Array) -> Array:
             mask = go.reshape(go.shape + (1,) * (x.ndim - 1))
             return jax.lax.select(jnp.broadcast_to(mask, x.shape), x, y)
 
@@ -173,7 +173,7 @@ def push(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]
     return list(loop_p.bind(*given, loop=other, stored=False))[len(carries) :]
 
 
-def curve(*values: Any, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
+def curve(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
     """The derivative of the pullback's results in direction of the tangents, cotangents fixed."""
     n, m = loop.operand_count, sum(carries)
     operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
@@ -210,17 +210,15 @@ def _gradient_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> li
     return select((*consts, *carries), loop.body.in_avals)
 
 
-def _is_zero(t: Any) -> bool:
+def _is_zero(t: object) -> bool:
     return isinstance(t, Zero)
 
 
-def _filled(tangents: Sequence[Array | None]) -> list[Array | None]:
+def _filled(tangents: Values) -> list[Array | None]:
     return [instantiate_zeros(t) for t in tangents]
 
 
-def _differentiated(
-    loop: Loop, tangents: Sequence[Array | None], carries: Mask | None = None
-) -> tuple[Mask, Mask]:
+def _differentiated(loop: Loop, tangents: Values, carries: Mask | None = None) -> tuple[Mask, Mask]:
     """Which constants of the body, and which carries, have a tangent."""
     _, of_consts, of_carry = loop.split([not _is_zero(t) for t in tangents])
     if carries is not None:
@@ -230,7 +228,7 @@ def _differentiated(
 
 
 def _loop_jvp(
-    primals: Sequence[Array], tangents: Sequence[Array], *, loop: Loop, stored: bool
+    primals: Values, tangents: Values, *, loop: Loop, stored: bool
 ) -> tuple[Outputs, Outputs]:
     consts, carries = _differentiated(loop, tangents)
     outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
@@ -247,7 +245,7 @@ def _loop_jvp(
 
 
 def _linear_jvp(
-    primals: Sequence[Array], tangents: Sequence[Array], *, loop: Loop, consts: Mask, carries: Mask
+    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
 ) -> Outputs:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
     operands, _, given = parts_of(loop, primals)
@@ -266,8 +264,8 @@ def _linear_jvp(
 
 
 def _pullback_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, loop: Loop, consts: Mask, carries: Mask
-) -> Any:
+    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
+) -> Outputs:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
     outs = pullback_p.bind(*primals, **options)
     _, _, cotangents = parts_of(loop, primals)
@@ -296,9 +294,7 @@ def _pullback_jvp(
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
 
 
-def _curvature_jvp(
-    primals: Sequence[Array | None], tangents: Sequence[Array], **options: PyTree
-) -> Outputs:
+def _curvature_jvp(primals: Values, tangents: Values, **options: PyTree) -> Outputs:
     differentiated = tuple([not _is_zero(t) for t in tangents])
 
     def of_differentiated(*some: Operand) -> list[Array | None]:
@@ -309,53 +305,23 @@ def _curvature_jvp(
     )
 
 
-def _transposed(
-    bind: ArrayFunction,
-    count: Callable[[Loop], int],
-    cotangents: Sequence[Array | None],
-    values: Sequence[Any],
-    loop: Loop,
-) -> list[Any]:
-    """Transpose in all values from ``count`` on: the linear ones."""
-    first = count(loop)
-    found = iter(bind(*values[:first], *_filled(cotangents)))
+def _transpose(primitive: Any, cotangents: Values, *values: Operand, **options: PyTree) -> Values:
+    """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
+    loop, of_curvature = options["loop"], primitive is curvature_p
+    others = sum(options["carries"]) if of_curvature else 2 + len(loop.body.out_avals)
+    first = loop.operand_count + others
+    found = iter(primitive.bind(*values[:first], *_filled(cotangents), **options))
     linear = [(v, next(found)) for v in values[first:]]
     return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
 
 
-def _stored_end(loop: Loop) -> int:
-    return loop.operand_count + 2 + len(loop.body.out_avals)
-
-
-def _linear_transpose(
-    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
-) -> list[Array | None]:
-    bind = functools.partial(pullback_p.bind, **options)
-    return _transposed(bind, _stored_end, cotangents, values, options["loop"])
-
-
-def _pullback_transpose(
-    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
-) -> list[Array | None]:
-    bind = functools.partial(linear_p.bind, **options)
-    return _transposed(bind, _stored_end, cotangents, values, options["loop"])
-
-
-def _curvature_transpose(
-    cotangents: Sequence[Array | None], *values: Operand, **options: PyTree
-) -> list[Array | None]:
-    bind = functools.partial(curvature_p.bind, **options)
-    end = functools.partial(lambda m, loop: loop.operand_count + m, sum(options["carries"]))
-    return _transposed(bind, end, cotangents, values, options["loop"])
-
-
-def _to_front(values: Sequence[Array], dims: Sequence[int | None]) -> tuple[list[Any], list[bool]]:
+def _to_front(values: Values, dims: Sequence[int | None]) -> tuple[Values, list[bool]]:
     front = [v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True)]
     return front, [d is not None for d in dims]
 
 
 def _batch_loop(
-    axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, loop: Loop, stored: bool
+    axis_data: Any, values: Values, dims: Sequence[int | None], *, loop: Loop, stored: bool
 ) -> Outputs:
     values, have = _to_front(values, dims)
     made = batched_loop(loop, axis_data, have)
@@ -370,7 +336,7 @@ def _batch_loop(
 
 def _batch_rule(
     axis_data: Any,
-    values: Sequence[Array],
+    values: Values,
     dims: Sequence[int | None],
     *,
     loop: Loop,
@@ -387,7 +353,7 @@ def _batch_rule(
     )
     cond_consts, body_consts, carry = made.operands(loop, values[:n], have[:n], size)
     rest, rest_have = values[n:], have[n:]
-    stored: list[Array] = []
+    stored: Values = []
     if primitive is not curvature_p:
         m = 2 + len(carries)
         stored, stored_have = rest[:m], rest_have[:m]
@@ -416,7 +382,7 @@ def _batched_or_not(primitive: Any, rule: ArrayFunction) -> ArrayFunction:
     """``rule``, which JAX calls where no value is batched too."""
 
     def batch(
-        axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], **options: object
+        axis_data: Any, values: Values, dims: Sequence[int | None], **options: object
     ) -> Outputs:
         if any([d is not None for d in dims]):
             return rule(axis_data, values, dims, **options)
@@ -444,9 +410,10 @@ def _define(
 
 
 _define(loop_p, run, _loop_avals, _loop_jvp, _batch_loop)
-for _p, _run, _avals, _jvp, _transpose in (
-    (linear_p, push, _linear_avals, _linear_jvp, _linear_transpose),
-    (pullback_p, pull, _gradient_avals, _pullback_jvp, _pullback_transpose),
-    (curvature_p, curve, _gradient_avals, _curvature_jvp, _curvature_transpose),
+for _p, _run, _avals, _jvp, _transposed in (
+    (linear_p, push, _linear_avals, _linear_jvp, pullback_p),
+    (pullback_p, pull, _gradient_avals, _pullback_jvp, linear_p),
+    (curvature_p, curve, _gradient_avals, _curvature_jvp, curvature_p),
 ):
-    _define(_p, _run, _avals, _jvp, functools.partial(_batch_rule, primitive=_p), _transpose)
+    _batch = functools.partial(_batch_rule, primitive=_p)
+    _define(_p, _run, _avals, _jvp, _batch, functools.partial(_transpose, _transposed))

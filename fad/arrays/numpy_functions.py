@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.core.types import PyTree
+from fad.core.types import Axes, DType, DTypeLike, PyTree
 from fad.errors import ArgumentError
 
 __all__ = ["OWN", "at_lists"]
@@ -20,43 +19,42 @@ __all__ = ["OWN", "at_lists"]
 Function = Callable[..., PyTree]
 
 
-def _without(function: Function, *names: str) -> Function:
-    """``function`` without keywords that have no effect here, and that JAX refuses."""
+def _without(function: Function, name: str) -> Function:
+    """``function`` without a keyword that has no effect here, and that JAX refuses."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **{k: v for k, v in kwargs.items() if k not in names})
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        kwargs.pop(name, None)
+        return function(*args, **kwargs)
 
     return call
 
 
 @functools.wraps(jnp.argpartition)
-def argpartition(a: ArrayLike, kth: Any, axis: int = -1) -> Array:
+def argpartition(a: ArrayLike, kth: PyTree, axis: int = -1) -> Array:
     """`jax.numpy.argpartition`, for several ``kth`` too."""
     return jnp.argpartition(a, kth, axis) if np.ndim(kth) == 0 else jnp.argsort(a, axis)
 
 
 @functools.wraps(jnp.partition)
-def partition(a: ArrayLike, kth: Any, axis: int = -1) -> Array:
+def partition(a: ArrayLike, kth: PyTree, axis: int = -1) -> Array:
     """`jax.numpy.partition`, for several ``kth`` too."""
     return jnp.partition(a, kth, axis) if np.ndim(kth) == 0 else jnp.sort(a, axis)
 
 
 @functools.wraps(jnp.einsum)
-def einsum(*args: Any, optimize: Any = "auto", **kwargs: Any) -> Array:
+def einsum(*args: PyTree, optimize: PyTree = "auto", **kwargs: PyTree) -> Array:
     """`jax.numpy.einsum`, with paths as NumPy's ``einsum_path`` gives them too."""
     if isinstance(optimize, (list, tuple)) and optimize and optimize[0] == "einsum_path":
         optimize = optimize[1:]
-    out: Array = jnp.einsum(
-        *args, optimize=list(optimize) if isinstance(optimize, tuple) else optimize, **kwargs
-    )
-    return out
+    path = list(optimize) if isinstance(optimize, tuple) else optimize
+    return jnp.einsum(*args, optimize=path, **kwargs)
 
 
 @functools.wraps(jnp.gradient)
 def gradient(
-    f: ArrayLike, *varargs: ArrayLike, axis: Any = None, edge_order: int | None = None
-) -> Any:
+    f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: int | None = None
+) -> Array | list[Array]:
     """`jax.numpy.gradient`, with ``edge_order``."""
     if edge_order not in (None, 1, 2):
         raise ArgumentError(f"gradient: edge_order must be 1 or 2, got {edge_order}")
@@ -108,8 +106,12 @@ def _edges(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(
-        a: ArrayLike, bins: Any = 10, range: Any = None, weights: Any = None, **kwargs: Any
-    ) -> Any:
+        a: ArrayLike,
+        bins: PyTree = 10,
+        range: PyTree = None,
+        weights: PyTree = None,
+        **kwargs: object,
+    ) -> PyTree:
         if isinstance(bins, str):
             bins = jnp.asarray(np.histogram_bin_edges(np.asarray(a), bins, range))
         return function(a, bins, range, weights, **kwargs)
@@ -125,7 +127,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
 
 
 @functools.wraps(jnp.pad)
-def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Array:
+def pad(array: ArrayLike, pad_width: PyTree, mode: PyTree = "constant", **kwargs: PyTree) -> Array:
     """`jax.numpy.pad`, with widths as a dict, and with any ``end_values``."""
     x = jnp.asarray(array)
     if isinstance(pad_width, dict):
@@ -143,7 +145,7 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
         first, last = jnp.take(x, 0, axis), jnp.take(x, -1, axis)
 
         def ramp(
-            end: Array, edge: Array, count: int, axis: int = axis, dtype: Any = x.dtype
+            end: Array, edge: Array, count: int, axis: int = axis, dtype: DType = x.dtype
         ) -> Array:
             return jnp.linspace(end, edge, count, endpoint=False, dtype=dtype, axis=axis)
 
@@ -153,14 +155,14 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     return x
 
 
-def _flat(values: Any) -> list[Any]:
+def _flat(values: PyTree) -> list[PyTree]:
     if isinstance(values, (list, tuple)):
         return [v for part in values for v in _flat(part)]
     return [values]
 
 
 @functools.wraps(jnp.unravel_index)
-def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Array, ...]:
+def unravel_index(indices: ArrayLike, shape: PyTree, order: str = "C") -> tuple[Array, ...]:
     """`jax.numpy.unravel_index`, with ``order``."""
     if order == "C":
         return jnp.unravel_index(indices, shape)
@@ -174,7 +176,7 @@ def _in_order(function: Function) -> Function:
     """``ravel`` and its like: a message for the layouts in memory, which arrays of JAX do not have."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
         order = next((v for v in (*args[1:], kwargs.get("order")) if v in ("A", "K")), None)
         if order is not None:
             raise ArgumentError(
@@ -193,7 +195,7 @@ def take(
     axis: int | None = None,
     out: None = None,
     mode: str | None = None,
-    **options: Any,
+    **options: PyTree,
 ) -> Array:
     """`jax.numpy.take`; the mode ``"raise"`` reads the indices."""
     if mode != "raise":
@@ -208,14 +210,19 @@ def take(
 
 @functools.wraps(jnp.vectorize)
 def vectorize(
-    pyfunc: Function, *, otypes: Any = None, doc: Any = None, cache: bool = False, **options: Any
+    pyfunc: Function,
+    *,
+    otypes: Sequence[DTypeLike] | None = None,
+    doc: object = None,
+    cache: bool = False,
+    **options: PyTree,
 ) -> Function:
     """`jax.numpy.vectorize`, with ``otypes``."""
     made: Function = jnp.vectorize(pyfunc, **options)
     if otypes is None:
         return made
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
         out = made(*args, **kwargs)
         if isinstance(out, tuple):
             return tuple([o.astype(t) for o, t in zip(out, otypes, strict=True)])
@@ -228,7 +235,7 @@ def _weighted(function: Function) -> Function:
     """``histogramdd`` and its like: JAX's order of arguments is not NumPy's."""
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
         bound = inspect.signature(function).bind(*args, **kwargs).arguments
         if bound.get("weights") is not None and jnp.ndim(bound["weights"]) == 0:
             raise ArgumentError(
@@ -244,7 +251,7 @@ def at_lists(function: Function) -> Function:
     """The method ``at`` of a ufunc, with lists as arrays of indices."""
 
     @functools.wraps(function)
-    def call(a: ArrayLike, indices: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(a: ArrayLike, indices: PyTree, *args: PyTree, **kwargs: PyTree) -> PyTree:
         if isinstance(indices, tuple):
             indices = tuple([jnp.asarray(i) if isinstance(i, list) else i for i in indices])
         elif isinstance(indices, list):
@@ -254,13 +261,21 @@ def at_lists(function: Function) -> Function:
     return call
 
 
+# Keywords of NumPy that have no effect here, and the functions that have them.
+_WITHOUT_EFFECT = {
+    "copy": "meshgrid",
+    "kind": "argsort sort",
+    "order": "array asarray copy",
+    "overwrite_input": "median nanmedian nanpercentile nanquantile percentile quantile",
+}
 # By NumPy's name: what takes the place of the function of `jax.numpy`.
 OWN: dict[str, Function] = {
+    **{
+        name: _without(getattr(jnp, name), keyword)
+        for keyword, names in _WITHOUT_EFFECT.items()
+        for name in names.split()
+    },
     "argpartition": argpartition,
-    "argsort": _without(jnp.argsort, "kind"),
-    "array": _without(jnp.array, "order"),
-    "asarray": _without(jnp.asarray, "order"),
-    "copy": _without(jnp.copy, "order"),
     "einsum": einsum,
     "gradient": gradient,
     "histogram": _edges(_weighted(jnp.histogram)),
@@ -268,18 +283,10 @@ OWN: dict[str, Function] = {
     "histogram_bin_edges": _edges(jnp.histogram_bin_edges),
     "histogramdd": _weighted(jnp.histogramdd),
     "ix_": ix_,
-    "median": _without(jnp.median, "overwrite_input"),
-    "meshgrid": _without(jnp.meshgrid, "copy"),
-    "nanmedian": _without(jnp.nanmedian, "overwrite_input"),
-    "nanpercentile": _without(jnp.nanpercentile, "overwrite_input"),
-    "nanquantile": _without(jnp.nanquantile, "overwrite_input"),
     "pad": pad,
     "partition": partition,
-    "percentile": _without(jnp.percentile, "overwrite_input"),
-    "quantile": _without(jnp.quantile, "overwrite_input"),
     "ravel": _in_order(jnp.ravel),
     "reshape": _in_order(jnp.reshape),
-    "sort": _without(jnp.sort, "kind"),
     "take": take,
     "unravel_index": unravel_index,
     "vectorize": vectorize,

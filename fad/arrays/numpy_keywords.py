@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.arrays.lists import Args, Kwargs
 from fad.core.types import ArrayFunction, DType, PyTree
 from fad.errors import ArgumentError, describe
 
@@ -76,9 +77,7 @@ def _keywords(where: str, name: str) -> frozenset[str]:
     return names | {"casting", "dtype", "order"} if name == "einsum" else names
 
 
-def adapted(
-    op: Op, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
-) -> tuple[Op, tuple[PyTree, ...], dict[str, PyTree]] | None:
+def adapted(op: Op, args: Args, kwargs: Kwargs) -> tuple[Op, Args, Kwargs] | None:
     """A call with keywords of NumPy as one without: the operation, its arguments and keywords.
 
     Returns:

@@ -46,7 +46,7 @@ from fad.arrays.arguments import (
 )
 from fad.arrays.call_notes import note_call
 from fad.arrays.keywords import Form
-from fad.arrays.lists import Role, is_list, with_arrays
+from fad.arrays.lists import Args, Kwargs, Role, is_list, with_arrays
 from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
 from fad.arrays.plans import Entry, Parameters
 from fad.arrays.results import (
@@ -133,19 +133,6 @@ def copy_signature(function: Any, jax_function: Any, name: str, where: str) -> A
 class Route:
     """How calls with the same argument types and keywords split into leaves and a key."""
 
-    __slots__ = (
-        "arrays",
-        "entries",
-        "known",
-        "labels",
-        "leaves",
-        "numpy",
-        "plain",
-        "simple",
-        "statics",
-        "tuple",
-    )
-
     def __init__(self, entries: list[Entry], values: Sequence[object]) -> None:
         self.entries = [(position, role) for _, position, role in entries]
         self.labels = tuple([label for label, _, _ in entries])
@@ -208,21 +195,6 @@ class Op:
     a call with PyTorch's keywords means, where that is something else.
     """
 
-    __slots__ = (
-        "_plan",
-        "binder",
-        "collective",
-        "form",
-        "function",
-        "jax_function",
-        "name",
-        "primitives",
-        "results",
-        "roles",
-        "routes",
-        "where",
-    )
-
     def __init__(
         self,
         name: str,
@@ -245,13 +217,12 @@ class Op:
         self.routes: dict[Any, Any] = {}
         self._plan: Parameters | None = None
         function = fast_function(self, binder)
-        if results == TENSORS:
-            function = making_tensors(function)
-        self.function = copy_signature(function, jax_function, name, where)
-        self.function.op = self
+        self.function = self.wrap(making_tensors(function) if results == TENSORS else function)
 
-    def __repr__(self) -> str:
-        return f"Op({self.where}.{self.name})"
+    def wrap(self, function: Any) -> Any:
+        """``function`` as what users call: with the signature of the JAX function, and this as its ``op``."""
+        function.op = self
+        return copy_signature(function, self.jax_function, self.name, self.where)
 
     @property
     def plan(self) -> Parameters:
@@ -260,13 +231,15 @@ class Op:
             self._plan = Parameters(self.jax_function, self.roles)
         return self._plan
 
-    def call(
-        self,
-        args: tuple[PyTree, ...],
-        kwargs: dict[str, PyTree],
-        binder: Binder | None = None,
-    ) -> PyTree:
-        """Run a call whose Primitive is not known from its types alone."""
+    def call(self, args: Args, kwargs: Kwargs, binder: Binder | None = None) -> PyTree:
+        """Run a call whose Primitive is not known from its types alone.
+
+        First it becomes a call that JAX's function takes: without masked parts, with arrays for lists, by
+        JAX's keywords, or a call of the operation that it means in PyTorch or NumPy. These come before the
+        route, which would fix the roles of what they change. Then it is split into leaves and a key.
+        Without an array among the leaves it is JAX's own call; else the Primitive of the key runs. It is
+        stored after it has run, so that a call that fails leaves nothing behind.
+        """
         binder = binder or self.binder
         elements = without_parts(args, kwargs)
         if elements is not None:
@@ -328,9 +301,7 @@ class Op:
         follows_numpy = self.results == FOLLOWS and (route.numpy or numpy_alone(leaves))
         return as_tensors(out) if follows_numpy else out
 
-    def with_arrays(
-        self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
-    ) -> tuple[tuple[PyTree, ...], dict[str, PyTree]] | None:
+    def with_arrays(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
         """The arguments of a call, with arrays for lists; None if there is nothing to do."""
         return with_arrays(self.plan, args, kwargs, _JOIN.function)
 
@@ -345,9 +316,7 @@ class Op:
             f"traced, so it does not run inside vmap, jit or a staged body. {advice}. ({error})"
         )
 
-    def find(
-        self, route: Route, values: tuple[PyTree, ...]
-    ) -> tuple[Primitive | None, list[PyTree]]:
+    def find(self, route: Route, values: Args) -> tuple[Primitive | None, list[PyTree]]:
         """The Primitive and the leaves of a call with containers.
 
         The Primitive is None if it is new, or if NumPy arrays decide what is returned.
@@ -360,7 +329,7 @@ class Op:
             return self.primitives.get((route.labels, keys)), leaves
         return None, leaves
 
-    def _route(self, args: PyTree, kwargs: PyTree, values: tuple[PyTree, ...]) -> Route:
+    def _route(self, args: PyTree, kwargs: PyTree, values: Args) -> Route:
         entries = self.plan.entries(len(args), tuple(kwargs))
         who = f"{self.where}.{self.name}()"
         if entries is None:
@@ -381,14 +350,9 @@ class Op:
             try:
                 freeze(values[position], role, leaves)
             except Unhashable as error:
-                raise self._unhashable(args, kwargs, position, error) from None
+                name, who = self._names(args, kwargs)[position], f"{self.where}.{self.name}"
+                raise TypeError(unhashable_message(who, name, error.value)) from None
         return Route(entries, values)
-
-    def _unhashable(
-        self, args: PyTree, kwargs: PyTree, position: int, error: Unhashable
-    ) -> TypeError:
-        name = self._names(args, kwargs)[position]
-        return TypeError(unhashable_message(f"{self.where}.{self.name}", name, error.value))
 
     def _not_static(self, args: PyTree, kwargs: PyTree, route: Route) -> TypeError:
         static = [i for i, role in route.entries if role == STATIC]
@@ -422,7 +386,7 @@ class Op:
         kinds: tuple[Hashable, ...],
         route: Route,
         keys: tuple[Hashable, ...],
-        values: tuple[PyTree, ...],
+        values: Args,
         primitive: Primitive,
     ) -> None:
         if self.collective:

@@ -7,7 +7,7 @@ from inspect import Parameter, signature
 
 from fad.arrays.arguments import STATIC, role_of
 from fad.arrays.keywords import aliases_of
-from fad.arrays.lists import Role, lists_in
+from fad.arrays.lists import Kwargs, Role, lists_in
 from fad.core.devices import device_of
 from fad.core.types import PyTree
 
@@ -18,19 +18,6 @@ Entry = tuple[object, int, int]
 
 class Parameters:
     """The parameters of a JAX function: order, name and role of each."""
-
-    __slots__ = (
-        "aliases",
-        "lists",
-        "named",
-        "names",
-        "others",
-        "positional",
-        "rest",
-        "rest_lists",
-        "rest_named",
-        "signature",
-    )
 
     def __init__(self, jax_function: Callable[..., PyTree], roles: dict[str, Role]) -> None:
         self.signature = signature(jax_function)
@@ -107,7 +94,7 @@ class Parameters:
             return self.rest_lists if label.startswith("*") else 0
         return self.lists.get(label, 0)
 
-    def renamed(self, kwargs: dict[str, PyTree]) -> dict[str, PyTree]:
+    def renamed(self, kwargs: Kwargs) -> Kwargs:
         """Keywords under JAX's names, and devices that are strings as devices."""
         return {
             self.aliases.get(name, name): device_of(v) if name == "device" else v

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.arrays.arguments import NUMPY_TYPES
+from fad.arrays.lists import Args, Kwargs
 from fad.core import trees
 from fad.core.level import state
 from fad.core.primitive import Primitive
@@ -96,9 +97,7 @@ def write_out(who: str, out: PyTree, result: PyTree) -> PyTree:
     return write(OUT, [out, result])
 
 
-def snapshots(
-    out: PyTree, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
-) -> tuple[PyTree, PyTree]:
+def snapshots(out: PyTree, args: Args, kwargs: Kwargs) -> tuple[PyTree, PyTree]:
     """Arguments that share memory with ``out``, as snapshots, which a graph may save."""
 
     def one(a: object) -> PyTree:

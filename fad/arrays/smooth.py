@@ -97,7 +97,7 @@ def for_real(function: Function, *slopes: Function) -> Function:
 
 
 def quotient(
-    numerator: Callable[[int, Any], Any],
+    numerator: Callable[[int, Array], Array],
     coefficient: Callable[[int], float],
     radius: float,
     center: float = 0.0,

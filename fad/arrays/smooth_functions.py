@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +17,12 @@ from jax import lax
 
 from fad.arrays.smooth import computed_as, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
+from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import Literal, called, evaluate_equation
-from fad.core.types import Array, Atom, JaxProgram, Outputs, PyTree
+from fad.core.jaxapi import run_jaxpr
+from fad.core.jaxprs import with_programs
+from fad.core.partition import partition
+from fad.core.types import Array, Axes, JaxBody, JaxEquation, Outputs, PyTree
 
 __all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "over_power", "smooth_power"]
 
@@ -34,17 +36,17 @@ Function = Callable[..., PyTree]
 def _power(power: Function, n: int) -> Function:
     """The ``n``-th derivative of ``power(x, y)`` in ``x``: ``y (y - 1) ... (y - n + 1) power(x, y - n)``."""
 
-    def factors(y: Any) -> list[Any]:
+    def factors(y: Array) -> list[Array]:
         return [y - k for k in range(n)]
 
-    def value(x: Array, y: Any) -> Array:
+    def value(x: Array, y: Array) -> Array:
         if n == 0:
             return power(x, y)
         raised = power(x, y - n)
-        factor = math.prod(factors(y)).astype(raised.dtype)
+        factor = jnp.asarray(math.prod(factors(y)), raised.dtype)
         return jnp.where(factor == 0, 0, factor * raised)
 
-    def by_exponent(out: Array, x: Array, y: Any) -> Array:
+    def by_exponent(out: Array, x: Array, y: Array) -> Array:
         """``x**y log(x)`` is zero at 0 for all ``y >= 0``, where ``0**y`` is taken as constant."""
         at_zero = x == 0
         infinite = (jnp.real(y) < n) & (math.prod(factors(y), start=jnp.ones_like(y)) != 0)
@@ -76,39 +78,25 @@ def _with_powers(function: Function) -> Function:
     """A function in which ``lax.pow`` is computed; it is replaced there."""
     power = smooth_power(lax.pow)
 
-    def run(closed: JaxProgram, values: Sequence[Array]) -> list[Array]:
-        env = dict(zip(closed.jaxpr.invars, values, strict=True))
-        env.update(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    def replaced(jaxpr: JaxBody) -> JaxBody:
+        def one(eqn: JaxEquation) -> JaxEquation:
+            if eqn.primitive is not lax.pow_p:
+                return with_programs(eqn, replaced)
+            (made,) = jax.make_jaxpr(power)(*[struct_of(v.aval) for v in eqn.invars]).jaxpr.eqns
+            return made.replace(invars=eqn.invars, outvars=eqn.outvars)
 
-        def read(v: Atom) -> PyTree:
-            return v.val if isinstance(v, Literal) else env[v]
-
-        for eqn in closed.jaxpr.eqns:
-            operands = [read(v) for v in eqn.invars]
-            inner = called(eqn)
-            if inner is not None:
-                outs = run(inner, operands[len(operands) - len(inner.jaxpr.invars) :])
-            elif eqn.primitive is lax.pow_p:
-                outs = [power(*operands)]
-            else:
-                outs = evaluate_equation(eqn, operands)
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(v) for v in closed.jaxpr.outvars]
+        return jaxpr.replace(eqns=list(map(one, jaxpr.eqns)))
 
     def smooth(*args: Array, **options: object) -> Outputs:
-        leaves, structure = jax.tree.flatten((args, options))
-        arrays_at = [k for k, v in enumerate(leaves) if isinstance(v, jax.Array)]
+        arrays, rest = partition((args, options), jax.Array)
 
         def flat(*arrays: Array) -> Outputs:
-            values = list(leaves)
-            for k, v in zip(arrays_at, arrays, strict=True):
-                values[k] = v
-            args, options = jax.tree.unflatten(structure, values)
+            args, options = rest.combine(arrays)
             return function(*args, **options)
 
-        arrays = [leaves[k] for k in arrays_at]
         closed, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        return jax.tree.unflatten(jax.tree.structure(shape), run(closed, arrays))
+        outs = run_jaxpr(closed.replace(jaxpr=replaced(closed.jaxpr)), *arrays)
+        return jax.tree.unflatten(jax.tree.structure(shape), outs)
 
     return smooth
 
@@ -157,9 +145,7 @@ def _hypot(hypot: Function) -> Function:
         return cosine(y, x) * (1 / jnp.where(h == 0, 1, h))
 
     cosine = with_slopes(
-        ratio,
-        lambda _, x, y: cosine(y, x) * turn(x, y),
-        lambda c, x, y: -c * turn(x, y),
+        ratio, lambda _, x, y: cosine(y, x) * turn(x, y), lambda c, x, y: -c * turn(x, y)
     )
     smooth = with_slopes(hypot, lambda _, x, y: cosine(x, y), lambda _, x, y: cosine(y, x))
     return smooth
@@ -227,10 +213,6 @@ def _inverse_cosh_slope(_: Array, x: Array) -> Array:
     return lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
 
 
-def _sinc(sinc: Function) -> Function:
-    return computed_as(sinc, lambda x: ratio_of_sine(np.pi * x))
-
-
 def _ldexp(ldexp: Function) -> Function:
     def slope(_: Array, x: Array, exponent: Array) -> Array:
         return ldexp(jnp.ones_like(x), exponent)
@@ -245,15 +227,15 @@ def _std(std: Function, valid: Function) -> Function:
     """The deviation of one element is zero whatever it is."""
 
     def smooth(
-        a: Any, axis: Any = None, dtype: Any = None, out: Any = None, *rest: object, **options: Any
+        a: Array, axis: Axes = None, dtype: object = None, *rest: object, **options: PyTree
     ) -> Outputs:
         a = jnp.asarray(a)
         where = options.get("where")
         if not is_inexact(a.dtype):
-            return std(a, axis, dtype, out, *rest, **options)
+            return std(a, axis, dtype, *rest, **options)
         counted = jnp.broadcast_to(valid(a) if where is None else valid(a) & where, a.shape)
         one = jnp.sum(counted, axis, keepdims=True) == 1
-        return std(jnp.where(one, lax.stop_gradient(a), a), axis, dtype, out, *rest, **options)
+        return std(jnp.where(one, lax.stop_gradient(a), a), axis, dtype, *rest, **options)
 
     return smooth
 
@@ -284,13 +266,17 @@ def _logsumexp(logsumexp: Function) -> Function:
 
     def smooth(
         a: Array,
-        axis: Any = None,
-        b: Any = None,
+        axis: Axes = None,
+        b: Array | None = None,
         keepdims: bool = False,
         return_sign: bool = False,
-        where: Any = None,
+        where: Array | None = None,
     ) -> Outputs:
-        options = {"axis": axis, "keepdims": keepdims, "return_sign": return_sign}
+        options: dict[str, PyTree] = {
+            "axis": axis,
+            "keepdims": keepdims,
+            "return_sign": return_sign,
+        }
         if b is None or not is_real(a, b):
             return logsumexp(a, b=b, where=where, **options)
         if where is not None:
@@ -348,10 +334,6 @@ def _kaiser(kaiser: Function) -> Function:
     return smooth
 
 
-def _log1mexp(log1mexp: Function) -> Function:
-    return with_slopes(log1mexp, lambda _, x: -jnp.exp(-x) / jnp.expm1(-x))
-
-
 IN_NUMPY: dict[str, Function] = {
     **dict.fromkeys(("float_power", "pow", "power"), smooth_power),
     **dict.fromkeys(("polyfit", "vander"), _with_powers),
@@ -369,7 +351,7 @@ IN_NUMPY: dict[str, Function] = {
     "logaddexp2": lambda f: _logaddexp(f, math.log(2)),
     "nanstd": lambda f: _std(f, lambda a: ~jnp.isnan(a)),
     "sign": _sign,
-    "sinc": _sinc,
+    "sinc": lambda f: computed_as(f, lambda x: ratio_of_sine(np.pi * x)),
     "std": lambda f: _std(f, jnp.ones_like),
 }
 IN_LAX: dict[str, Function] = {
@@ -378,4 +360,8 @@ IN_LAX: dict[str, Function] = {
     "cumlogsumexp": _cumlogsumexp,
     "pow": smooth_power,
 }
-IN_NN: dict[str, Function] = {"gelu": _gelu, "log1mexp": _log1mexp, "logsumexp": _logsumexp}
+IN_NN: dict[str, Function] = {
+    "gelu": _gelu,
+    "log1mexp": lambda f: with_slopes(f, lambda _, x: -jnp.exp(-x) / jnp.expm1(-x)),
+    "logsumexp": _logsumexp,
+}

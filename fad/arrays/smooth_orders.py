@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +46,7 @@ def _reduction(reduction: Function) -> Function:
         def reduced(a: Array, *values: Operand) -> Array:
             return reduction(a, **{**options, **dict(zip(arrays, values, strict=True))})
 
-        def other(a: Any, *values: Operand) -> Array:
+        def other(a: Array, *values: Operand) -> Array:
             axis = options.get("axis", options.get("axes"))
             where = options.get("where")
             nans = jnp.isnan(a) if where is None else jnp.isnan(a) & where

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -59,10 +58,6 @@ def _expn(expn: Function) -> Function:
         return with_slopes(value, by_order, lambda _, n, x: -derivative(steps + 1)(n, x))
 
     return lambda n, x: derivative(0)(jnp.asarray(n), x)
-
-
-def _exp1(exp1: Function) -> Function:
-    return with_slopes(exp1, lambda _, x: -jnp.exp(-x) / x)
 
 
 def _series_far(x: Array, sign: int) -> Array:
@@ -135,7 +130,7 @@ def _sph_harm_y(sph_harm_y: Function) -> Function:
     """JAX's formula has ``sqrt(1 - cos(theta)**2)``. The slopes are harmonics of the orders beside ``m``."""
 
     def smooth(
-        n: Array, m: Array, theta: Array, phi: Array, diff_n: Any = None, n_max: Any = None
+        n: Array, m: Array, theta: Array, phi: Array, diff_n: object = None, n_max: PyTree = None
     ) -> Outputs:
         n_max = np.max(n) if n_max is None else n_max
 
@@ -185,7 +180,7 @@ IN_SPECIAL: dict[str, Function] = {
     "boxcox1p": lambda f: _boxcox(f, jnp.log1p, 1.0),
     "dawsn": lambda f: _with_series(f, 1, 1.0),
     "erfcx": lambda f: _with_series(f, -1, 2 / math.sqrt(math.pi)),
-    "exp1": _exp1,
+    "exp1": lambda f: with_slopes(f, lambda _, x: -jnp.exp(-x) / x),
     "expn": _expn,
     "i0": I0,
     "i0e": I0E,

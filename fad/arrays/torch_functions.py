@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from fad.core.types import ArrayFunction, Axes, DTypeLike, Value
 from fad.errors import ArgumentError
 
-__all__ = ["MinMax", "ValuesIndices", "dims_of", "text"]
+__all__ = ["MinMax", "ValuesIndices", "dims_of", "mask_of", "text"]
 
 
 class ValuesIndices(NamedTuple):
@@ -35,12 +36,12 @@ class MinMax(NamedTuple):
     max: Any
 
 
-def text(x: Any) -> str:
+def text(x: Value) -> str:
     """Dtype and shape of an array, for an error message."""
     return f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
-def dims_of(x: Any, dims: int | Sequence[int] | None, who: str) -> tuple[int, ...]:
+def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
     """The dimensions that ``dims`` names, counted from 0; all of them for None.
 
     Raises:
@@ -128,11 +129,17 @@ def logit(x: Array, eps: ArrayLike | None = None) -> Array:
     return jnp.log(x / (1 - x))
 
 
-def masked_fill(x: Array, mask: Array, value: ArrayLike) -> Array:
-    """``x``, and ``value`` where ``mask`` is true."""
+def mask_of(mask: ArrayLike, who: str) -> Array:
+    """A mask, checked."""
     mask = jnp.asarray(mask)
     if mask.dtype != bool:
-        raise ArgumentError(f"masked_fill: the mask must be of dtype bool, got {text(mask)}")
+        raise ArgumentError(f"{who}: the mask must be of dtype bool, got {text(mask)}")
+    return mask
+
+
+def masked_fill(x: Array, mask: Array, value: ArrayLike) -> Array:
+    """``x``, and ``value`` where ``mask`` is true."""
+    mask = mask_of(mask, "masked_fill")
     return jnp.where(mask, jnp.asarray(value).astype(x.dtype), x)
 
 
@@ -182,17 +189,13 @@ def histc(x: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array:
     return jnp.histogram(x, bins, limits)[0].astype(x.dtype)
 
 
-def logsumexp(x: ArrayLike, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Array:
+def logsumexp(x: ArrayLike, dim: Axes = None, keepdim: bool = False) -> Array:
     """``log(sum(exp(x)))``."""
     return jax.nn.logsumexp(x, dim, keepdims=keepdim)
 
 
 def norm(
-    x: Array,
-    p: float | str = "fro",
-    dim: int | Sequence[int] | None = None,
-    keepdim: bool = False,
-    dtype: Any = None,
+    x: Array, p: float | str = "fro", dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Array:
     """The ``p``-norm of the elements along ``dim``, of all if it is None; ``"nuc"`` is that of matrices."""
     x = x if dtype is None else x.astype(dtype)
@@ -210,19 +213,18 @@ def renorm(x: Array, p: float, dim: int, maxnorm: ArrayLike) -> Array:
     return x * jnp.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
 
 
-def _softmax(f: Any, x: Array, dim: int | None, dtype: Any) -> Array:
-    found: Array = f(x if dtype is None else x.astype(dtype), dim)
-    return found
+def _along(f: ArrayFunction, what: str) -> ArrayFunction:
+    """A function of all elements along a dimension."""
+
+    def function(x: Array, dim: int | None = -1, dtype: DTypeLike | None = None) -> Array:
+        return f(x if dtype is None else x.astype(dtype), dim)
+
+    function.__doc__ = what
+    return function
 
 
-def softmax(x: Array, dim: int | None = -1, dtype: Any = None) -> Array:
-    """``exp(x)``, scaled so that the sum along ``dim`` is 1."""
-    return _softmax(jax.nn.softmax, x, dim, dtype)
-
-
-def log_softmax(x: Array, dim: int | None = -1, dtype: Any = None) -> Array:
-    """The logarithm of `softmax`."""
-    return _softmax(jax.nn.log_softmax, x, dim, dtype)
+softmax = _along(jax.nn.softmax, "``exp(x)``, scaled so that the sum along ``dim`` is 1.")
+log_softmax = _along(jax.nn.log_softmax, "The logarithm of `softmax`.")
 
 
 # Selections: values, and where they are
@@ -244,20 +246,19 @@ def _first(x: Array, dim: int | None, who: str) -> tuple[Array, int]:
     return x, dim
 
 
-def max_(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The greatest elements along ``dim``, and where they are; without ``dim``, the greatest one."""
-    if dim is None:
-        return jnp.max(x, keepdims=keepdim)
-    x, dim = _first(x, dim, "max")
-    return _selected(x, jnp.argmax(x, dim, keepdims=True), dim, keepdim)
+def _extreme(find: ArrayFunction, where: ArrayFunction, what: str) -> ArrayFunction:
+    def function(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
+        if dim is None:
+            return find(x, keepdims=keepdim)
+        x, dim = _first(x, dim, find.__name__)
+        return _selected(x, where(x, dim, keepdims=True), dim, keepdim)
+
+    function.__doc__ = f"The {what} elements along ``dim``, and where; without ``dim``, of all."
+    return function
 
 
-def min_(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The least elements along ``dim``, and where they are; without ``dim``, the least one."""
-    if dim is None:
-        return jnp.min(x, keepdims=keepdim)
-    x, dim = _first(x, dim, "min")
-    return _selected(x, jnp.argmin(x, dim, keepdims=True), dim, keepdim)
+max_ = _extreme(jnp.max, jnp.argmax, "greatest")
+min_ = _extreme(jnp.min, jnp.argmin, "least")
 
 
 def _median(x: Array, dim: int | None, keepdim: bool, skip: bool) -> Any:
@@ -333,24 +334,22 @@ def mode(x: Array, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     return _selected(x, jnp.moveaxis(indices, -1, dim), dim, keepdim)
 
 
-def _cumulative(f: Any, x: Array, dim: int, who: str) -> ValuesIndices:
-    (dim,) = dims_of(x, dim, who)
-    if x.ndim == 0:
-        return ValuesIndices(x, jnp.zeros((), int))
-    here = (x == f(x, dim)) | jnp.isnan(x)
-    places = jax.lax.broadcasted_iota(jnp.asarray(0).dtype, x.shape, dim)
-    indices = jax.lax.cummax(jnp.where(here, places, 0), dim)
-    return ValuesIndices(jnp.take_along_axis(x, indices, dim), indices)
+def _cumulative(f: ArrayFunction, what: str) -> ArrayFunction:
+    def function(x: Array, dim: int) -> ValuesIndices:
+        (dim,) = dims_of(x, dim, f.__name__)
+        if x.ndim == 0:
+            return ValuesIndices(x, jnp.zeros((), int))
+        here = (x == f(x, dim)) | jnp.isnan(x)
+        places = jax.lax.broadcasted_iota(jnp.asarray(0).dtype, x.shape, dim)
+        indices = jax.lax.cummax(jnp.where(here, places, 0), dim)
+        return ValuesIndices(jnp.take_along_axis(x, indices, dim), indices)
+
+    function.__doc__ = f"The {what} element so far along ``dim``, and where it is."
+    return function
 
 
-def cummax(x: Array, dim: int) -> ValuesIndices:
-    """The greatest element so far along ``dim``, and where it is."""
-    return _cumulative(jax.lax.cummax, x, dim, "cummax")
-
-
-def cummin(x: Array, dim: int) -> ValuesIndices:
-    """The least element so far along ``dim``, and where it is."""
-    return _cumulative(jax.lax.cummin, x, dim, "cummin")
+cummax = _cumulative(jax.lax.cummax, "greatest")
+cummin = _cumulative(jax.lax.cummin, "least")
 
 
 def logcumsumexp(x: Array, dim: int) -> Array:
@@ -359,36 +358,25 @@ def logcumsumexp(x: Array, dim: int) -> Array:
     return jax.lax.cumlogsumexp(x, dim) if x.ndim else x
 
 
-def _spread(
-    f: Any, x: Array, dim: Any, unbiased: bool | None, keepdim: bool, correction: float
-) -> Array:
-    correction = correction if unbiased is None else int(unbiased)
-    found: Array = f(x, dim, correction=correction, keepdims=keepdim)
-    return found
+def _spread(f: ArrayFunction, what: str) -> ArrayFunction:
+    def function(
+        x: Array,
+        dim: Axes = None,
+        unbiased: bool | None = None,
+        keepdim: bool = False,
+        *,
+        correction: float = 1,
+    ) -> Array:
+        correction = correction if unbiased is None else int(unbiased)
+        return f(x, dim, correction=correction, keepdims=keepdim)
+
+    function.__doc__ = (
+        f"The {what}: the sum of squares is divided by their number less ``correction``."
+    )
+    return function
 
 
-def std(
-    x: Array,
-    dim: int | Sequence[int] | None = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float = 1,
-) -> Array:
-    """The standard deviation: the sum of squares is divided by their number less ``correction``."""
-    return _spread(jnp.std, x, dim, unbiased, keepdim, correction)
-
-
-def var(
-    x: Array,
-    dim: int | Sequence[int] | None = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float = 1,
-) -> Array:
-    """The variance: the sum of squares is divided by their number less ``correction``."""
-    return _spread(jnp.var, x, dim, unbiased, keepdim, correction)
+std, var = _spread(jnp.std, "standard deviation"), _spread(jnp.var, "variance")
 
 
 # Shapes: the results of these are views
@@ -418,7 +406,7 @@ def split(x: Array, split_size: int | Sequence[int], dim: int = 0) -> list[Array
     return jnp.split(x, ends, dim)
 
 
-def squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
+def squeeze(x: Array, dim: Axes = None) -> Array:
     """Without those of the dimensions ``dim`` that have length 1; of all if it is None."""
     dims = dims_of(x, dim, "squeeze") if x.ndim else ()
     return jnp.squeeze(x, tuple([d for d in dims if x.shape[d] == 1]))

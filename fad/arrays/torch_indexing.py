@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.arrays.torch_functions import dims_of, text
+from fad.arrays.torch_functions import dims_of, mask_of, text
+from fad.core.types import DType, Number, PyTree
 from fad.errors import ArgumentError
 from fad.views.scatter_mul import combine_at
 
 __all__ = ["REDUCTIONS"]
 
+Index = tuple[PyTree, ...]
+
 # PyTorch's name -> the method of ``x.at[...]``, and what leaves an element as it is.
-REDUCTIONS: dict[str, tuple[str, Any]] = {
-    "sum": ("add", lambda dtype: 0),
-    "add": ("add", lambda dtype: 0),
-    "prod": ("multiply", lambda dtype: 1),
-    "multiply": ("multiply", lambda dtype: 1),
-    "mean": ("add", lambda dtype: 0),
+REDUCTIONS: dict[str, tuple[str, Callable[[DType], Number]]] = {
+    **dict.fromkeys(("sum", "add", "mean"), ("add", lambda dtype: 0)),
+    **dict.fromkeys(("prod", "multiply"), ("multiply", lambda dtype: 1)),
     "amax": ("max", lambda dtype: _limits(dtype)[0]),
     "amin": ("min", lambda dtype: _limits(dtype)[1]),
 }
 
 
-def _limits(dtype: Any) -> tuple[Any, Any]:
+def _limits(dtype: DType) -> tuple[Number, Number]:
     if jnp.issubdtype(dtype, jnp.inexact):
         return -jnp.inf, jnp.inf
     if jnp.issubdtype(dtype, jnp.bool_):
@@ -34,7 +35,7 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
     return jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
 
 
-def _along(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
+def _along(x: Array, dim: int, index: ArrayLike, who: str) -> Index:
     """An index of ``index`` along ``dim`` and everything else."""
     (dim,) = dims_of(x, dim, who)
     index = jnp.asarray(index)
@@ -45,7 +46,7 @@ def _along(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
     return (*[slice(None)] * dim, index.reshape(-1))
 
 
-def _pointwise(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
+def _pointwise(x: Array, dim: int, index: ArrayLike, who: str) -> Index:
     """For each element of ``index`` the element of ``x`` at its place, and at its value along ``dim``."""
     (dim,) = dims_of(x, dim, who)
     index = jnp.asarray(index)
@@ -63,7 +64,7 @@ def _pointwise(x: Array, dim: int, index: Any, who: str) -> tuple[Any, ...]:
     return tuple(where)
 
 
-def _source(x: Array, src: ArrayLike, index: Any, who: str) -> Array:
+def _source(x: Array, src: ArrayLike, index: ArrayLike, who: str) -> Array:
     """The part of ``src`` that ``index`` asks for, in the dtype of ``x``."""
     shape, src = jnp.shape(index), jnp.asarray(src)
     if src.ndim == 0:
@@ -76,7 +77,9 @@ def _source(x: Array, src: ArrayLike, index: Any, who: str) -> Array:
     return src[tuple([slice(0, n) for n in shape])].astype(x.dtype)
 
 
-def _reduced(x: Array, where: Any, src: Array, reduce: str, include_self: bool, who: str) -> Array:
+def _reduced(
+    x: Array, where: Index, src: Array, reduce: str, include_self: bool, who: str
+) -> Array:
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"{who}: reduce must be one of {list(REDUCTIONS)}, got {reduce!r}")
     method, neutral = REDUCTIONS[reduce]
@@ -118,9 +121,7 @@ def index_select(x: Array, dim: int, index: ArrayLike) -> Array:
 def masked_select(x: Array, mask: Array) -> Array:
     """The elements where ``mask`` is true, in one dimension."""
     x, mask = jnp.broadcast_arrays(x, mask)
-    if mask.dtype != bool:
-        raise ArgumentError(f"masked_select: the mask must be of dtype bool, got {text(mask)}")
-    return x[mask]
+    return x[mask_of(mask, "masked_select")]
 
 
 def nonzero(x: Array, *, as_tuple: bool) -> Any:
@@ -137,7 +138,7 @@ def unique_consecutive(x: Array, return_inverse: bool = False, return_counts: bo
     """The elements, without those that are equal to the one before; where they went, and how many."""
     flat = x.reshape(-1)
     first = jnp.concatenate([jnp.ones(min(flat.size, 1), bool), flat[1:] != flat[:-1]])
-    found: list[Any] = [flat[first]]
+    found: list[Array] = [flat[first]]
     if return_inverse:
         found.append((jnp.cumsum(first) - 1).reshape(x.shape))
     if return_counts:
@@ -181,7 +182,9 @@ def index_copy(x: Array, dim: int, index: ArrayLike, source: ArrayLike) -> Array
 def index_fill(x: Array, dim: int, index: ArrayLike, value: ArrayLike) -> Array:
     """``x`` with one value at the positions ``index`` along ``dim``."""
     if jnp.ndim(value):
-        raise ArgumentError(f"index_fill: the value must have no dimensions, got {text(value)}")
+        raise ArgumentError(
+            f"index_fill: the value must have no dimensions, got {text(jnp.asarray(value))}"
+        )
     value = jnp.asarray(value).astype(x.dtype)
     return x.at[_along(x, dim, index, "index_fill")].set(value)
 
@@ -204,10 +207,7 @@ def index_reduce(
 
 def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
     """``x`` with the elements of ``source``, in order, where ``mask`` is true."""
-    mask = jnp.asarray(mask)
-    if mask.dtype != bool:
-        raise ArgumentError(f"masked_scatter: the mask must be of dtype bool, got {text(mask)}")
-    mask = jnp.broadcast_to(mask, x.shape)
+    mask = jnp.broadcast_to(mask_of(mask, "masked_scatter"), x.shape)
     places = jnp.cumsum(mask.reshape(-1)).reshape(x.shape) - 1
     source = jnp.asarray(source).reshape(-1).astype(x.dtype)
     return jnp.where(mask, source.at[places].get(mode="clip"), x)
@@ -246,13 +246,7 @@ def scatter_add(x: Array, dim: int, index: ArrayLike, src: ArrayLike) -> Array:
 
 
 def scatter_reduce(
-    x: Array,
-    dim: int,
-    index: ArrayLike,
-    src: ArrayLike,
-    reduce: str,
-    *,
-    include_self: bool = True,
+    x: Array, dim: int, index: ArrayLike, src: ArrayLike, reduce: str, *, include_self: bool = True
 ) -> Array:
     """``x`` with ``sum``, ``prod``, ``mean``, ``amax`` or ``amin`` of what ``src`` has for each element."""
     where = _pointwise(x, dim, index, "scatter_reduce")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jax import Array
@@ -13,7 +11,7 @@ from fad.arrays.torch_functions import text
 from fad.errors import ArgumentError
 
 
-def _check_ndim(who: str, **arrays: tuple[Any, int]) -> None:
+def _check_ndim(who: str, **arrays: tuple[Array, int]) -> None:
     for name, (x, ndim) in arrays.items():
         if jnp.ndim(x) != ndim:
             raise ArgumentError(

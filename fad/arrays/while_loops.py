@@ -10,8 +10,8 @@ import jax
 
 from fad.arrays.loop_rules import loop_p
 from fad.arrays.loops import Loop
-from fad.core.jaxapi import Literal, evaluate_equation, while_parts
-from fad.core.types import Array, ArrayFunction, Atom, Operand, PyTree
+from fad.core.jaxapi import run_jaxpr, while_parts
+from fad.core.types import ArrayFunction, Operand, PyTree
 from fad.errors import ArgumentError, describe
 
 __all__ = ["fori_loop", "while_loop"]
@@ -120,23 +120,17 @@ def _with_derivatives(
 ) -> PyTree:
     """A call of ``f`` with the loop that it binds replaced by the primitive of this module."""
     closed, shape = jax.make_jaxpr(f, return_shape=True)(*args)
-    env: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    env.update(zip(closed.jaxpr.invars, jax.tree.leaves(args), strict=True))
-
-    def read(atom: Atom) -> Array:
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
+    eqns = []
     for eqn in closed.jaxpr.eqns:
-        inputs = [read(v) for v in eqn.invars]
         if eqn.primitive.name == "while" and not (eqn.effects and max_steps is None):
-            loop = Loop(*while_parts(eqn), max_steps, *slots)
             if eqn.effects:
                 raise ArgumentError(
                     "while_loop: cond_fun or body_fun has an effect (a print or a callback), which "
                     "max_steps does not support: count the steps in the carry, and stop in cond_fun"
                 )
-            outs = loop_p.bind(*inputs, loop=loop, stored=False)
-        else:
-            outs = evaluate_equation(eqn, inputs)
-        env.update(zip(eqn.outvars, outs, strict=True))
-    return jax.tree.unflatten(jax.tree.structure(shape), [read(v) for v in closed.jaxpr.outvars])
+            loop = Loop(*while_parts(eqn), max_steps, *slots)
+            eqn = eqn.replace(primitive=loop_p, params={"loop": loop, "stored": False})
+        eqns.append(eqn)
+    program = closed.replace(jaxpr=closed.jaxpr.replace(eqns=eqns))
+    outs = run_jaxpr(program, *jax.tree.leaves(args))
+    return jax.tree.unflatten(jax.tree.structure(shape), outs)

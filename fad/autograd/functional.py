@@ -8,7 +8,6 @@ under ``no_grad``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +43,7 @@ def _tuple(x: PyTree, who: str, what: str) -> tuple[bool, tuple[PyTree, ...]]:
     return is_tuple, tuple([as_tensor(t) for t in items])
 
 
-def _untuple(is_tuple: bool, x: Sequence[Any]) -> PyTree:
+def _untuple(is_tuple: bool, x: Sequence[Value]) -> PyTree:
     return tuple(x) if is_tuple else x[0]
 
 
@@ -53,7 +52,7 @@ def _result(x: PyTree, create_graph: bool) -> PyTree:
     return leave(x if create_graph or running.records is not None else stop_gradient(x), True)
 
 
-def _outputs(out: PyTree, who: str) -> list[Any]:
+def _outputs(out: PyTree, who: str) -> list[PyTree]:
     """What a function returned, as a list, after a check that it is made of arrays."""
     outs = trees.flatten(out)[0]
     for k, o in enumerate(outs):
@@ -67,7 +66,7 @@ def _outputs(out: PyTree, who: str) -> list[Any]:
 
 @restores_modes
 def _check_strict(
-    who: str, func: Any, items: tuple[Any, ...], v: Any, create_graph: bool, second: bool = False
+    who: str, func: PyTree, items: PyTree, v: PyTree, create_graph: bool, second: bool = False
 ) -> None:
     """Strict mode: refuse inputs on which the outputs do not depend, and results without a graph.
 
@@ -165,7 +164,7 @@ class _OfOneElement:
         self.who = who
         self.shape: tuple[int, ...] = ()
 
-    def __call__(self, *xs: Any) -> Any:
+    def __call__(self, *xs: Tensor) -> PyTree:
         out = self.func(*xs)
         (first, *_) = _outputs(out, self.who) or [None]
         if first is None or out is not first or first.size != 1:
@@ -219,10 +218,10 @@ def vjp(
 def jvp(
     func: Callable[..., PyTree],
     inputs: PyTree,
-    v: Any = None,
+    v: PyTree = None,
     create_graph: bool = False,
     strict: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """The output of ``func`` and the product of its Jacobian with ``v``, in forward mode.
 
     Arguments:

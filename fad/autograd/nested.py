@@ -10,7 +10,7 @@ import jax
 from jax import tree_util
 
 from fad.core.tensor import Tensor
-from fad.core.types import PyTree
+from fad.core.types import PyTree, Value
 from fad.errors import RuleError
 from fad.functions.context import Context
 from fad.functions.function import Function
@@ -61,8 +61,8 @@ class NestedIOFunction(Function):
     """
 
     _ctx: Context
-    _saved_structure: Any
-    _input_structure: Any
+    _saved_structure: tree_util.PyTreeDef
+    _input_structure: tree_util.PyTreeDef
 
     def __init_subclass__(cls, **kwargs: PyTree) -> None:
         name = cls.__name__
@@ -128,8 +128,7 @@ class NestedIOFunction(Function):
                 f"{type(self).__name__}: self.{method} is for forward_extended and "
                 "backward_extended, while they run"
             )
-        found: Context = ctx
-        return found
+        return ctx
 
     def save_for_backward(self, *args: PyTree) -> None:
         """Keep nested Tensors for backward_extended, which reads them as ``self.saved_tensors``."""
@@ -157,7 +156,7 @@ class NestedIOFunction(Function):
         self._context("set_materialize_grads").set_materialize_grads(value)
 
     @property
-    def saved_data(self) -> dict[Any, Any]:
+    def saved_data(self) -> dict[object, PyTree]:
         """A dict for anything."""
         return self._context("saved_data").saved_data
 
@@ -184,7 +183,7 @@ class _InstanceAttributes:
 
     __slots__ = ("attributes", "cls")
 
-    def __init__(self, cls: type[NestedIOFunction], attributes: dict[str, Any]) -> None:
+    def __init__(self, cls: type[NestedIOFunction], attributes: dict[str, object]) -> None:
         self.cls = cls
         self.attributes = dict(attributes)
 
@@ -232,10 +231,10 @@ def _is_leaf(x: PyTree) -> bool:
     return x is None or isinstance(x, Tensor)
 
 
-def _flatten(tree: PyTree) -> tuple[list[Any], tree_util.PyTreeDef]:
+def _flatten(tree: PyTree) -> tuple[list[PyTree], tree_util.PyTreeDef]:
     """Leaves and structure; None is a leaf."""
     return tree_util.tree_flatten(tree, is_leaf=_is_leaf)
 
 
-def _tensors(tree: PyTree) -> list[Any]:
+def _tensors(tree: PyTree) -> list[Value]:
     return [x for x in _flatten(tree)[0] if isinstance(x, (Tensor, jax.Array))]

@@ -199,7 +199,7 @@ class Compiled:
         return tables.put((key, static) if static else key, table)
 
     def _find(
-        self, key: int, static: tuple[Any, ...], args: Sequence[PyTree], kwargs: dict[str, PyTree]
+        self, key: int, static: PyTree, args: Sequence[PyTree], kwargs: dict[str, PyTree]
     ) -> _Found:
         """What a call of JAX's table runs, in the form of `jaxapi.call_table`.
 
@@ -307,7 +307,7 @@ class Compiled:
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
         primitive, values, _ = stage(run, leaves, bodies=[f], kept=True)
-        self._draws = self._draws or found["level"].draws
+        self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
         fixed = [captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +25,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.masked import conjugate
 from fad.core.partition import Static, partition
 from fad.core.tensor import Tensor
+from fad.core.types import Array, PyTree
 from fad.errors import RuleError, describe
 from fad.functions.check_results import pair
 from fad.functions.context import INERT, Context, VmapInfo
@@ -39,11 +39,11 @@ __all__ = ["custom_rules"]
 
 
 def custom_rules(
-    f: Callable[..., Any] | None = None,
+    f: Callable[..., PyTree] | None = None,
     *,
     nondiff_argnums: int | Sequence[int] = (),
     nondiff_argnames: str | Sequence[str] = (),
-) -> Any:
+) -> PyTree:
     """``f`` with rules in JAX's form: ``custom_jvp``, ``custom_vjp`` and ``custom_vmap`` in one.
 
     The result has these methods. Each may be used or not, in any order; rules that are missing are derived,
@@ -83,11 +83,11 @@ def custom_rules(
     (1.0, 1.0)
     """
 
-    def decorate(f: Callable[..., Any]) -> Any:
+    def decorate(f: Callable[..., PyTree]) -> PyTree:
         rules = _Definition(f, nondiff_argnums, nondiff_argnames)
 
         @functools.wraps(f, updated=())
-        def function(*args: Any, **kwargs: Any) -> Any:
+        def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
             return rules(args, kwargs)
 
         for name in ("defvjp", "defjvp", "defjvps", "defvmap"):
@@ -102,7 +102,7 @@ class _Definition:
     """A function, its rules, and the Function class that is made of them."""
 
     def __init__(
-        self, f: Callable[..., Any], nums: int | Sequence[int], names: str | Sequence[str]
+        self, f: Callable[..., PyTree], nums: int | Sequence[int], names: str | Sequence[str]
     ) -> None:
         if not callable(f):
             raise TypeError(
@@ -115,10 +115,10 @@ class _Definition:
         kinds = [p.kind for p in self.signature.parameters.values()]
         variadic = inspect.Parameter.VAR_POSITIONAL in kinds
         self.count = None if variadic else sum(k in _POSITIONAL for k in kinds)
-        self.fwd: Callable[..., Any] | None = None
-        self.bwd: Callable[..., Any] | None = None
-        self.jvp: Callable[..., Any] | None = None
-        self.vmap: Callable[..., Any] | None = None
+        self.fwd: Callable[..., PyTree] | None = None
+        self.bwd: Callable[..., PyTree] | None = None
+        self.jvp: Callable[..., PyTree] | None = None
+        self.vmap: Callable[..., PyTree] | None = None
         self.symbolic_vjp = self.symbolic_jvp = False
         self._made: type[Function] | None = None
 
@@ -126,8 +126,8 @@ class _Definition:
 
     def defvjp(
         self,
-        fwd: Callable[..., Any],
-        bwd: Callable[..., Any],
+        fwd: Callable[..., PyTree],
+        bwd: Callable[..., PyTree],
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
@@ -143,7 +143,9 @@ class _Definition:
         self._check(bwd, "bwd", len(self.nondiff) + 2, self._form("residuals, g"))
         self.fwd, self.bwd, self.symbolic_vjp, self._made = fwd, bwd, symbolic_zeros, None
 
-    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+    def defjvp(
+        self, jvp: Callable[..., PyTree], symbolic_zeros: bool = False
+    ) -> Callable[..., PyTree]:
         """Set the forward rule: ``rule(primals, tangents) -> (out, tangent of out)``.
 
         Arguments:
@@ -159,7 +161,7 @@ class _Definition:
         self.jvp, self.symbolic_jvp, self._made = jvp, symbolic_zeros, None
         return jvp
 
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+    def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None:
         """Set the forward rule, by a rule for each argument, or None: ``rule(tangent, out, *primals)``."""
         if self.nondiff:
             raise RuleError(
@@ -175,7 +177,7 @@ class _Definition:
                 count = None if self.count is None else self.count + 2
                 self._check(rule, f"rule {k} of defjvps", count, "(tangent, out, *primals)")
 
-        def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        def jvp(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> tuple[PyTree, PyTree]:
             out = self.f(*primals)
             parts = [
                 rule(t, out, *primals)
@@ -187,7 +189,7 @@ class _Definition:
 
         self.defjvp(jvp)
 
-    def defvmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def defvmap(self, rule: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Set the batching rule: ``rule(axis_size, in_batched, *args) -> (out, out_batched)``.
 
         Returns:
@@ -202,7 +204,7 @@ class _Definition:
         names = list(self.signature.parameters)
         return f"({', '.join([*[names[i] for i in self.nondiff], last])})"
 
-    def _check(self, rule: Any, what: str, count: int | None, form: str) -> None:
+    def _check(self, rule: object, what: str, count: int | None, form: str) -> None:
         """Refuse a rule that cannot take so many arguments."""
         if not callable(rule):
             raise RuleError(f"{self.name}: {what} must be a function, got {describe(rule)}")
@@ -218,7 +220,7 @@ class _Definition:
 
     # Its calls
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call__(self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> PyTree:
         if kwargs or len(args) != self.count:
             args = self._by_position(args, kwargs)
         made = self._made
@@ -226,7 +228,9 @@ class _Definition:
             made = self._made = self._make()
         return made.apply(*[self._hold(i, a) for i, a in enumerate(args)])
 
-    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    def _by_position(
+        self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+    ) -> tuple[PyTree, ...]:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -239,7 +243,7 @@ class _Definition:
         bound.apply_defaults()
         return bound.args
 
-    def _hold(self, i: int, arg: Any) -> Any:
+    def _hold(self, i: int, arg: PyTree) -> PyTree:
         """An argument; numbers of Python in one without a derivative stay what they are."""
         if i not in self.nondiff:
             return arg
@@ -247,7 +251,7 @@ class _Definition:
 
     def _make(self) -> type[Function]:
         """The Function class."""
-        members: dict[str, Any] = {
+        members: dict[str, object] = {
             "__module__": getattr(self.f, "__module__", __name__),
             "__doc__": getattr(self.f, "__doc__", None),
             "jax_rules": True,
@@ -261,9 +265,9 @@ class _Definition:
             context = context.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
             own = [p.replace(kind=context.kind) if p.kind is p.POSITIONAL_ONLY else p for p in own]
 
-        def member(body: Callable[..., Any], of: Callable[..., Any], what: str) -> Any:
+        def member(body: Callable[..., PyTree], of: Callable[..., PyTree], what: str) -> PyTree:
             @functools.wraps(of, updated=())
-            def run(*args: Any) -> Any:
+            def run(*args: PyTree) -> PyTree:
                 try:
                     return body(*args)
                 except HOST_ERRORS as error:
@@ -293,16 +297,16 @@ class _Definition:
 
     # The bodies of the class
 
-    def _split(self, args: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
+    def _split(self, args: Sequence[PyTree]) -> tuple[list[PyTree], tuple[PyTree, ...]]:
         """Arguments without a derivative, and the others."""
         rest = tuple([a for i, a in enumerate(args) if i not in self.nondiff])
         return [args[i] for i in self.nondiff], rest
 
-    def _pair(self, rule: str, form: str, returned: Any) -> tuple[Any, Any]:
+    def _pair(self, rule: str, form: str, returned: PyTree) -> tuple[PyTree, PyTree]:
         found = _arrays(returned)
         return pair(f"{self.name}: {rule}", form, tuple(found) if type(found) is list else found)
 
-    def _forward(self, ctx: Context, *args: Any) -> Any:
+    def _forward(self, ctx: Context, *args: PyTree) -> PyTree:
         static = [x for x in trees.flatten(args)[0] if not isinstance(x, SCALARS)]
         statics = {id(x): Static(x) for x in static}
         ctx.set_materialize_grads(not (self.symbolic_vjp or self.symbolic_jvp))
@@ -317,8 +321,12 @@ class _Definition:
         return out
 
     def _forward_saving(
-        self, ctx: Context, fwd: Callable[..., Any], args: Sequence[Any], statics: dict[int, Static]
-    ) -> Any:
+        self,
+        ctx: Context,
+        fwd: Callable[..., PyTree],
+        args: Sequence[PyTree],
+        statics: dict[int, Static],
+    ) -> PyTree:
         given = list(args)
         if self.symbolic_vjp:
             for i, needs in enumerate(ctx.needs_input_grad):
@@ -341,7 +349,7 @@ class _Definition:
             ctx.saved_data["outputs"] = Static(found)
         return out
 
-    def _vjp(self, ctx: Context, *cotangents: Any) -> tuple[Any, ...]:
+    def _vjp(self, ctx: Context, *cotangents: PyTree) -> tuple[PyTree, ...]:
         assert self.bwd is not None
         nondiff, residuals = _unpack(ctx.saved_data["residuals"], ctx.saved_tensors)
         kind = ctx.saved_data["container"]
@@ -361,7 +369,7 @@ class _Definition:
             [None if i in self.nondiff else next(rest) for i in range(len(ctx.needs_input_grad))]
         )
 
-    def _jvp(self, ctx: Context, *tangents: Any) -> Any:
+    def _jvp(self, ctx: Context, *tangents: PyTree) -> PyTree:
         assert self.jvp is not None
         args = _unpack(ctx.saved_data["primals"], ctx.saved_tensors)
         nondiff, primals = self._split(args)
@@ -374,10 +382,10 @@ class _Definition:
         _, tangent = self._pair("the rule of defjvp", "out, tangent of out", returned)
         return trees.map_leaves(_nonzero, tangent)
 
-    def _vmap(self, info: VmapInfo, in_dims: Sequence[Any], *packed: Any) -> Any:
+    def _vmap(self, info: VmapInfo, in_dims: Sequence[PyTree], *packed: PyTree) -> PyTree:
         assert self.vmap is not None
-        args: list[Any] = []
-        batched: list[Any] = []
+        args: list[PyTree] = []
+        batched: list[PyTree] = []
         for arg, dims in zip(packed, in_dims, strict=True):
             leaves, structure = trees.flatten(arg)
             places = structure.flatten_up_to(dims)
@@ -403,20 +411,20 @@ _ANY_POSITIONAL = (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
 _ARRAYS = tuple([t for t in SCALARS if t not in (float, complex)])
 
 
-def _arrays(tree: Any) -> Any:
+def _arrays(tree: PyTree) -> PyTree:
     """What a body returned, with Tensors that it made itself as arrays."""
 
-    def one(x: Any) -> Any:
+    def one(x: PyTree) -> PyTree:
         bare = isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad
         return x.value if bare else x
 
     return trees.map_leaves(one, tree)
 
 
-def _pack(tree: Any, statics: dict[int, Static], what: str) -> tuple[list[Any], Static]:
+def _pack(tree: PyTree, statics: dict[int, Static], what: str) -> tuple[list[PyTree], Static]:
     """The arrays of ``tree``, and the rest of it, in a form that a context keeps as a constant."""
 
-    def one(x: Any) -> Any:
+    def one(x: PyTree) -> PyTree:
         if isinstance(x, SCALARS):
             return x
         if id(x) not in statics and not isinstance(x, INERT):
@@ -430,24 +438,24 @@ def _pack(tree: Any, statics: dict[int, Static], what: str) -> tuple[list[Any], 
     return arrays, Static(template)
 
 
-def _unpack(frame: Static, arrays: Sequence[Any]) -> Any:
+def _unpack(frame: Static, arrays: Sequence[PyTree]) -> PyTree:
     return frame.value.combine(arrays)
 
 
-def _primal(needs: bool, x: Any) -> CustomVJPPrimal:
+def _primal(needs: bool, x: Array) -> CustomVJPPrimal:
     return CustomVJPPrimal(x, needs and is_inexact(jnp.result_type(x)))
 
 
-def _symbolic(tree: Any, like: Any) -> Any:
+def _symbolic(tree: PyTree, like: PyTree) -> PyTree:
     """Cotangents or tangents with a SymbolicZero in the place of each None; ``like`` are what they are of."""
     return _filled(tree, like, lambda x: SymbolicZero(jax.typeof(x).to_tangent_aval()))
 
 
-def _zeros(tree: Any, like: Any) -> Any:
+def _zeros(tree: PyTree, like: PyTree) -> PyTree:
     return _filled(tree, like, lambda x: jnp.zeros_like(x) if is_inexact(x.dtype) else None)
 
 
-def _filled(tree: Any, like: Any, zero: Callable[[Any], Any]) -> Any:
+def _filled(tree: PyTree, like: PyTree, zero: Callable[[PyTree], object]) -> PyTree:
     leaves, structure = trees.flatten(like)
     found = zip(structure.flatten_up_to(tree), leaves, strict=True)
     return trees.unflatten(
@@ -459,21 +467,21 @@ def _filled(tree: Any, like: Any, zero: Callable[[Any], Any]) -> Any:
 _SHAPED = (jax.Array, jax.ShapeDtypeStruct)
 
 
-def _nonzero(x: Any) -> Any:
+def _nonzero(x: PyTree) -> PyTree:
     """A leaf of what a rule returned; None for JAX's zeros."""
     if isinstance(x, SymbolicZero) or getattr(x, "dtype", None) == jax.dtypes.float0:
         return None
     return x
 
 
-def _adjoint(x: Any) -> Any:
+def _adjoint(x: PyTree) -> PyTree:
     """A cotangent of fad as JAX's, or the other way about."""
     return conjugate(x) if isinstance(x, _ARRAYS) else x
 
 
-def _numbers(tree: Any) -> Any:
+def _numbers(tree: PyTree) -> PyTree:
     return trees.map_leaves(lambda x: x if isinstance(x, SCALARS) else None, tree)
 
 
-def _in_words(tree: Any) -> str:
+def _in_words(tree: PyTree) -> str:
     return str(trees.map_leaves(lambda x: f"{x.dtype}{list(x.shape)}", tree)).replace("'", "")

@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 
-from fad.bridge.flat_operations import FlatOperation
+from fad.bridge.flat_operations import FlatOperation, Library
 from fad.bridge.jax_functions import to_jax
 from fad.bridge.torch_checks import struct_of_tensor
-from fad.bridge.torch_memory import TorchTensor, borrowed_array, load, noted, returned
+from fad.bridge.torch_memory import TorchTensor, borrowed_array, load, noted, plain, returned
 from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.keys import exact
@@ -26,7 +26,7 @@ from fad.transforms.reverse import vjp
 
 __all__ = ["to_torch"]
 
-LIBRARY: Any = SimpleNamespace(vjp=vjp, jvp=jvp, vmap=vmap)
+LIBRARY: Library = SimpleNamespace(vjp=vjp, jvp=jvp, vmap=vmap)
 
 
 def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., PyTree]:
@@ -70,6 +70,9 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
         tensors, rest = partition((args, kwargs), torch.Tensor, ordered=True)
         for x in rest.statics():
             _check(x, name)
+        for t in tensors:
+            if t.is_quantized:  # refused, before it is asked for its dtype
+                plain(t, f"to_torch({name})")
         structs = tuple([struct_of_tensor(t) for t in tensors])
         call = calls.get((rest, structs))
         if call is None:
@@ -145,7 +148,7 @@ def _program(operation: FlatOperation) -> Callable[..., tuple[Array, ...]]:
     if operation.function is None:
         program = to_jax(operation.fn)
         operation.function = jax.jit(program) if operation.compiled else program
-    function: Callable[..., Any] = operation.function
+    function: Callable[..., PyTree] = operation.function
     return function
 
 
@@ -162,7 +165,7 @@ def _function() -> type[Any]:
             return _computed(operation, tensors)
 
         @staticmethod
-        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        def setup_context(ctx: Any, inputs: PyTree, output: PyTree) -> None:
             ctx.operation, *tensors = inputs
             ctx.save_for_backward(*tensors)
             ctx.save_for_forward(*tensors)
@@ -182,7 +185,7 @@ def _function() -> type[Any]:
             return (None, *[next(found) if n else None for n in need])
 
         @staticmethod
-        def jvp(ctx: Any, _: Any, *tangents: TorchTensor) -> PyTree:
+        def jvp(ctx: Any, _: object, *tangents: TorchTensor) -> PyTree:
             mask = tuple([t is not None for t in tangents])
             given = [t for t in tangents if t is not None]
             push = ctx.operation.jvp(mask)
@@ -191,7 +194,7 @@ def _function() -> type[Any]:
 
         @staticmethod
         def vmap(
-            info: Any, in_dims: Any, operation: FlatOperation, *tensors: TorchTensor
+            info: Any, in_dims: PyTree, operation: FlatOperation, *tensors: TorchTensor
         ) -> PyTree:
             lanes = operation.batched(in_dims[1:], info.batch_size, info.randomness)
             outs = FadFunction.apply(lanes, *tensors)

@@ -14,26 +14,29 @@ without a call, which is what compiled code needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import jax
 
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
+from fad.core.types import Mask, PyTree
 
 __all__ = ["FlatOperation", "Library"]
 
-Mask = tuple[bool, ...]
+T = TypeVar("T")
+# An array of one of the two libraries: a `torch.Tensor`, or a Tensor or an array.
+Flat: TypeAlias = Any
 Structs = tuple[jax.ShapeDtypeStruct, ...]
 
 
 class Library(Protocol):
     """``torch.func`` or `fad.func`."""
 
-    vjp: Callable[..., Any]
-    jvp: Callable[..., Any]
-    vmap: Callable[..., Any]
+    vjp: Callable[..., PyTree]
+    jvp: Callable[..., PyTree]
+    vmap: Callable[..., PyTree]
 
 
 class FlatOperation:
@@ -64,10 +67,10 @@ class FlatOperation:
     def __init__(
         self,
         name: str,
-        fn: Callable[..., tuple[Any, ...]],
+        fn: Callable[..., tuple[Flat, ...]],
         library: Library,
-        arguments: Sequence[Any],
-        results: Sequence[Any],
+        arguments: Sequence[jax.ShapeDtypeStruct],
+        results: Sequence[jax.ShapeDtypeStruct],
         compiled: bool = False,
         derived: bool = False,
     ) -> None:
@@ -95,7 +98,7 @@ class FlatOperation:
         """
         count = len(need)
 
-        def pull(*values: Any) -> tuple[Any, ...]:
+        def pull(*values: Flat) -> tuple[Flat, ...]:
             primals, cotangents = values[:count], values[count:]
             part, differentiated = _part(self.fn, primals, need, have)
             return tuple(self.library.vjp(part, *differentiated)[1](tuple(cotangents)))
@@ -111,7 +114,7 @@ class FlatOperation:
         """
         count, have = len(mask), self.differentiable
 
-        def push(*values: Any) -> tuple[Any, ...]:
+        def push(*values: Flat) -> tuple[Flat, ...]:
             primals, tangents = values[:count], values[count:]
             part, differentiated = _part(self.fn, primals, mask, have)
             try:
@@ -136,7 +139,11 @@ class FlatOperation:
         return self._derive(("vmap", tuple(dims), size, randomness), mapped, arguments, results)
 
     def _derive(
-        self, key: Any, fn: Callable[..., Any], arguments: Sequence[Any], results: Sequence[Any]
+        self,
+        key: tuple[str, *tuple[Hashable, ...]],
+        fn: Callable[..., tuple[Flat, ...]],
+        arguments: Sequence[jax.ShapeDtypeStruct],
+        results: Sequence[jax.ShapeDtypeStruct],
     ) -> FlatOperation:
         """The operation with this key, which is made once."""
         found = self._derived.get(key)
@@ -148,11 +155,11 @@ class FlatOperation:
         return operation
 
 
-def _where(items: Sequence[Any], mask: Mask) -> list[Any]:
+def _where(items: Sequence[T], mask: Mask) -> list[T]:
     return [x for x, m in zip(items, mask, strict=True) if m]
 
 
-def _lanes(struct: Any, dim: int | None, size: int) -> Any:
+def _lanes(struct: jax.ShapeDtypeStruct, dim: int | None, size: int) -> jax.ShapeDtypeStruct:
     if dim is None:
         return struct
     shape = list(struct.shape)
@@ -161,12 +168,12 @@ def _lanes(struct: Any, dim: int | None, size: int) -> Any:
 
 
 def _part(
-    fn: Callable[..., Any], values: Sequence[Any], mask: Mask, have: Mask
-) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+    fn: Callable[..., tuple[Flat, ...]], values: Sequence[Flat], mask: Mask, have: Mask
+) -> tuple[Callable[..., tuple[Flat, ...]], list[Flat]]:
     """``fn`` of the arguments in ``mask``, with the results in ``have``; and these arguments."""
 
-    def part(*differentiated: Any) -> tuple[Any, ...]:
-        given: Iterator[Any] = iter(differentiated)
+    def part(*differentiated: Flat) -> tuple[Flat, ...]:
+        given = iter(differentiated)
         outs = fn(*[next(given) if m else v for m, v in zip(mask, values, strict=True)])
         return tuple(_where(outs, have))
 
@@ -174,8 +181,8 @@ def _part(
 
 
 def _transposed_twice(
-    library: Library, part: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
-) -> tuple[Any, ...]:
+    library: Library, part: Callable[..., PyTree], primals: Sequence[Flat], tangents: Sequence[Flat]
+) -> tuple[Flat, ...]:
     """The derivative along tangents, from pullbacks alone: a pullback is linear in its cotangents."""
     outs, pullback = library.vjp(part, *primals)
     _, again = library.vjp(lambda *g: pullback(g), *[x * 0 for x in outs])

@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +32,9 @@ from fad.core.level import bind, flush, state, with_default_state
 from fad.core.masked import conjugate
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
+from fad.core.types import Array, ArrayFunction, Aval, DType, Operand, Outputs, PyTree
 from fad.errors import GradientError
+from fad.errors.tracebacks import users_frames
 from fad.tape.anomaly import has_nan
 from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import as_tensor
@@ -43,7 +45,7 @@ from fad.transforms.reverse import vjp
 __all__ = ["executed", "with_host_calls"]
 
 # For each result of a call, its shape and dtype.
-Avals = tuple[tuple[tuple[int, ...], Any], ...]
+Avals = tuple[tuple[tuple[int, ...], DType], ...]
 
 
 @dataclass(frozen=True)
@@ -58,17 +60,23 @@ class _HostFunction:
 
 
 @dataclass(frozen=True)
-class _BatchedHostFunction:
-    """``vmap`` of ``base`` over ``dims``."""
+class _OfHostFunction:
+    """A function that is derived from one on the host, ``base``, and has its name."""
 
     base: Any
-    dims: tuple[int | None, ...]
-    size: int
 
     @property
     def name(self) -> str:
         found: str = self.base.name
         return found
+
+
+@dataclass(frozen=True)
+class _BatchedHostFunction(_OfHostFunction):
+    """``vmap`` of ``base`` over ``dims``."""
+
+    dims: tuple[int | None, ...]
+    size: int
 
     def __call__(self, *values: Array) -> tuple[Array, ...]:
         out: tuple[Array, ...] = vmap(self.base, in_dims=self.dims)(*values)
@@ -76,16 +84,10 @@ class _BatchedHostFunction:
 
 
 @dataclass(frozen=True)
-class _Jvp:
+class _Jvp(_OfHostFunction):
     """Tangents of ``base``, from its arguments, its results, and the tangents of those in ``mask``."""
 
-    base: Any
     mask: tuple[bool, ...]
-
-    @property
-    def name(self) -> str:
-        found: str = self.base.name
-        return found
 
     def __call__(self, *values: Array) -> tuple[Array, ...]:
         count = sum(self.mask)
@@ -111,17 +113,11 @@ class _Jvp:
 
 
 @dataclass(frozen=True)
-class _Transposed:
+class _Transposed(_OfHostFunction):
     """The transpose of ``base``, linear in its arguments after the first ``known``, of these ``avals``."""
 
-    base: Any
     known: int
     avals: Avals
-
-    @property
-    def name(self) -> str:
-        found: str = self.base.name
-        return found
 
     def __call__(self, *values: Array) -> tuple[Array, ...]:
         fixed, cotangents = values[: self.known], values[self.known :]
@@ -162,9 +158,11 @@ def _evaluate(fn: Any, *arrays: Any) -> tuple[Any, ...]:
             _failed[number] = error
             if len(_failed) > _FAILURES:
                 del _failed[next(iter(_failed))]
+        frames = "".join(users_frames(traceback.format_tb(error.__traceback__)))
+        # JAX logs this error, and `executed` raises the other one, whose context would be logged too.
         raise RuntimeError(
-            f"{fn.name!r} raised {type(error).__name__}: {error} {number}"
-        ) from error
+            f"{fn.name!r} raised {type(error).__name__}: {error} {number}\n{frames}".rstrip()
+        ) from None
 
 
 def executed(call: ArrayFunction, operands: Sequence[Operand]) -> Outputs:
@@ -339,6 +337,7 @@ def with_host_calls(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     @functools.wraps(f)
     def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        assert state.body is not None
         before, state.host = state.host, _Host(state.body.id)
         try:
             return f(*args, **kwargs)

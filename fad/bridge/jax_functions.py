@@ -14,7 +14,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Outputs, PyTree
 from fad.errors import LevelError, describe
-from fad.tape.graph import AccumulateGrad, Node
+from fad.tape.graph import AccumulateGrad, node_of
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, leave
 
@@ -110,11 +110,12 @@ def _bare(x: object, began: int) -> PyTree:
 
 def _leaves(x: Tensor) -> Iterator[Tensor]:
     """The leaves of the graph that ``x`` is computed from."""
-    if x.node is None:
+    node = node_of(x)
+    if node is None:
         yield x
         return
-    stack: list[Node] = [x.node]
-    seen: set[Node] = {x.node}
+    stack = [node]
+    seen = {node}
     while stack:
         node = stack.pop()
         if isinstance(node, AccumulateGrad):

@@ -5,7 +5,8 @@ NOTE [NumPy and Tensors]
 An operator or a ufunc with a Tensor operand computes with `fad.numpy`, whichever side the Tensor is
 on: ``np.float32(2) * x``, ``matrix @ x`` and ``np.add(x, y)`` give Tensors, with their derivatives.
 Where a value leaves for another library for good (``np.asarray``, DLPack), a Tensor that requires
-grad or has a tangent raises, as ``x.numpy()`` does, because the derivative would be lost silently.
+grad or has a tangent raises, as ``x.numpy()`` does, because the derivative would be lost silently. Other
+functions of NumPy (``np.concatenate``, ``np.where``) leave with it, and so give arrays of NumPy.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _dlpack_device(self: Tensor) -> tuple[Any, int]:
 def _torch_function(
     cls: type, function: object, types: object, args: object = (), kwargs: object = None
 ) -> NoReturn:
-    """Refuses a Tensor in a function of PyTorch, which asks for this method.
+    """Refuses a Tensor in a function of PyTorch, which calls this method.
 
     Raises:
         ArgumentError: always.
@@ -200,6 +201,40 @@ def _array_ufunc(
     return counterpart(*inputs, **kwargs)
 
 
+def _array_function(
+    self: Tensor,
+    function: Callable[..., PyTree],
+    types: tuple[type, ...],
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
+) -> PyTree:
+    """NumPy's hook for its other functions: they convert Tensors; an error names the function of `fad.numpy`.
+
+    Raises:
+        TrackedValueError: the function was given a Tensor that requires grad or has a tangent.
+        HostValueError: it is batched or being traced.
+    """
+    run = getattr(function, "_implementation", None)
+    if run is None or not all(issubclass(t, (Tensor, np.ndarray)) for t in types):
+        return NotImplemented
+    try:
+        return run(*args, **kwargs)
+    except HostValueError as error:
+        full = f"{function.__module__}.{function.__name__}"
+        here: Any = fnp
+        for part in full.split(".")[1:]:
+            here = getattr(here, part, None)
+        if here is None:
+            raise
+        raise type(error)(
+            f"{full} of a Tensor that requires grad or has a tangent would lose its derivative: write "
+            f"fad.{full}, or pass x.detach().numpy()"
+            if isinstance(error, TrackedValueError)
+            else f"{full} of a Tensor that has no value yet (in jit, scan, ...), or one for each lane (in "
+            f"vmap): write fad.{full}"
+        ) from None
+
+
 # Attributes and methods of a Tensor that are those of its JAX array.
 _OF_THE_VALUE = """addressable_shards committed global_shards is_fully_addressable
 is_fully_replicated""".split()
@@ -226,6 +261,7 @@ def _method(name: str) -> Callable[..., PyTree]:
 
 
 MEMBERS: dict[str, Any] = {
+    "__array_function__": _array_function,
     "__array_namespace__": _array_namespace,
     "__array_ufunc__": _array_ufunc,
     "__dlpack__": _dlpack,

@@ -83,7 +83,7 @@ def _is_spec(x: object) -> bool:
     return isinstance(x, jax.sharding.PartitionSpec)
 
 
-def _spread(shardings: Any, tree: Any, who: str, of: str) -> list[PyTree]:
+def _spread(shardings: PyTree, tree: Any, who: str, of: str) -> list[PyTree]:
     """A sharding, or None, for each leaf of ``tree``."""
     if shardings is None or isinstance(shardings, jax.sharding.Sharding):
         return [shardings] * len(trees.flatten(tree)[0])

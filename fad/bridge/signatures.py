@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -90,7 +89,7 @@ class Arguments:
 
     def part(
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
-    ) -> tuple[tuple[Any, ...], list[Any], dict[str, Any]]:
+    ) -> tuple[tuple[PyTree, ...], list[PyTree], dict[str, PyTree]]:
         """Static arguments, hashable, and the arguments without them; None is where they stood."""
         given, named = list(args), dict(kwargs)
         static: list[PyTree] = []
@@ -105,7 +104,7 @@ class Arguments:
 
     def whole(
         self, static: tuple[PyTree, ...], args: Sequence[PyTree], kwargs: dict[str, PyTree]
-    ) -> tuple[list[Any], dict[str, Any]]:
+    ) -> tuple[list[PyTree], dict[str, PyTree]]:
         """The arguments that `part` has taken apart."""
         given, named = list(args), dict(kwargs)
         for place, fixed in static:

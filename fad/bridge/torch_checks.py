@@ -64,11 +64,11 @@ def _is_module(f: object) -> bool:
 
 
 def first_run(
-    f: Callable[..., tuple[Any, ...]],
+    f: Callable[..., tuple[TorchTensor, ...]],
     tensors: Sequence[TorchTensor] | None,
     structs: Sequence[jax.ShapeDtypeStruct],
     name: str,
-) -> tuple[tuple[Any, ...], list[Any]]:
+) -> tuple[tuple[TorchTensor, ...], list[TorchTensor]]:
     """Run ``f`` for what it returns and reads, see NOTE [the first run of a function of PyTorch].
 
     Arguments:
@@ -116,8 +116,8 @@ def _without_numbers(fake: TorchTensor) -> tuple[TorchTensor, ...]:
 
 
 def _observed(
-    f: Callable[..., tuple[Any, ...]], given: Sequence[Array], name: str
-) -> tuple[tuple[Any, ...], list[Any]]:
+    f: Callable[..., tuple[TorchTensor, ...]], given: Sequence[Array], name: str
+) -> tuple[tuple[TorchTensor, ...], list[TorchTensor]]:
     observer = _observer()(name, given)
     with load().no_grad(), observer:
         outs = f(*given)
@@ -140,9 +140,9 @@ def _observer() -> type[Any]:
             super().__init__()
             self.name = name
             self.given = {id(t): k for k, t in enumerate(given)}
-            self.made: dict[int, Any] = {}  # what has been computed in the run, kept alive
-            self.outside: dict[int, Any] = {}
-            self.views: dict[int, tuple[Any, str]] = {}  # of what is not the function's own
+            self.made: dict[int, TorchTensor] = {}  # what has been computed in the run, kept alive
+            self.outside: dict[int, TorchTensor] = {}
+            self.views: dict[int, tuple[TorchTensor, str]] = {}  # of what is not the function's own
 
         def __torch_dispatch__(
             self, func: PyTree, types: object, args: PyTree = (), kwargs: PyTree = None

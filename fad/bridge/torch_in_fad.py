@@ -209,8 +209,9 @@ def _concrete(arrays: Sequence[Array]) -> list[Array] | None:
 
 def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
     """The Function whose forward is the operation, and whose rules are those derived from it."""
-    if operation.function is not None:
-        return operation.function
+    known: type[Function] | None = operation.function
+    if known is not None:
+        return known
 
     def forward(*tensors: Tensor) -> PyTree:
         values = [unwrap(x) for x in tensors]
@@ -219,7 +220,7 @@ def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
             return tuple(jax.pure_callback(host, operation.results, *values))
         return tuple([as_tensor(x) for x in _called(operation, outside, values)])
 
-    def setup_context(ctx: Context, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Context, inputs: PyTree, output: PyTree) -> None:
         ctx.save_for_backward(*inputs)
         ctx.set_materialize_grads(False)
         ctx.versions = outside.versions()
@@ -241,14 +242,14 @@ def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
         found = iter(push.apply(*ctx.saved_tensors, *[t for t in tangents if t is not None]))
         return tuple([next(found) if d else None for d in operation.differentiable])
 
-    def vmap(info: VmapInfo, in_dims: Any, *tensors: Tensor) -> PyTree:
+    def vmap(info: VmapInfo, in_dims: PyTree, *tensors: Tensor) -> PyTree:
         lanes = operation.batched(in_dims, info.batch_size, info.randomness)
         return _function(lanes, outside).apply(*tensors), (0,) * len(operation.results)
 
     rules = (forward, setup_context, vjp, jvp, vmap)
     members = {rule.__name__: staticmethod(rule) for rule in rules}
-    operation.function = type(operation.name, (Function,), members)
-    return operation.function
+    made = operation.function = type(operation.name, (Function,), members)
+    return made
 
 
 # Calls on the host
@@ -269,7 +270,7 @@ def _called_back(operation: FlatOperation, outside: Outside, *values: Array) -> 
 
 def _computed(
     operation: FlatOperation, outside: Outside, values: Sequence[Array]
-) -> tuple[list[Any], tuple[Any, ...]]:
+) -> tuple[list[TorchTensor], tuple[TorchTensor, ...]]:
     """The arguments and the results of the operation as tensors."""
     name = operation.name
     torch, who = load(), f"from_torch({name})"

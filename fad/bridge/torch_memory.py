@@ -115,7 +115,7 @@ def _is_first_cpu(array: jax.Array) -> bool:
     if len(devices) != 1:
         return False
     (device,) = devices
-    return device.platform == "cpu" and device.id == 0
+    return bool(device.platform == "cpu" and device.id == 0)
 
 
 def taken(
@@ -154,7 +154,8 @@ def _beside(array: jax.Array, like: TorchTensor) -> jax.Array:
     """``array`` on the device of ``like``, if that is one and not the first CPU."""
     if not isinstance(like, jax.Array) or len(like.devices()) != 1 or _is_first_cpu(like):
         return array
-    return jax.device_put(array, like.sharding)
+    placed: jax.Array = jax.device_put(array, like.sharding)
+    return placed
 
 
 def plain(t: TorchTensor, name: str) -> TorchTensor:
@@ -231,6 +232,6 @@ def _is_bfloat(t: TorchTensor) -> bool:
     return t.dtype is load().bfloat16
 
 
-def returned(array: Array, name: str) -> Array:
+def returned(array: Array, name: str) -> TorchTensor:
     """An array as a tensor on memory of its own."""
     return lent(array, name).clone()

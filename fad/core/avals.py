@@ -60,13 +60,13 @@ SCALARS: dict[type, type[np.generic]] = {
     complex: np.complex64,
 }
 
-# The types of most values that are no Tensors: `isinstance` takes longer to tell.
+# The types of most values that are no Tensors: `isinstance` takes longer.
 VALUES = frozenset([jaxapi.array_type, *SCALARS])
 
 _constants = Table(4096)
 
 
-def with_constants(values: Sequence[Operand]) -> list[Any]:
+def with_constants(values: Sequence[Operand]) -> list[Operand]:
     """The values, none of them tracers, with Python scalars replaced by cached, weakly typed arrays.
 
     To make an array of a number takes JAX microseconds.

@@ -1,4 +1,4 @@
-"""Analyses of programs: from what is said of the inputs of a jaxpr to what that says of its results.
+"""Analyses of programs: from facts about the inputs of a jaxpr to facts about its results.
 
 NOTE [analyses go through bodies]
 
@@ -6,9 +6,9 @@ NOTE [analyses go through bodies]
     f = fad.jit(lambda x: fad.lax.fori_loop(0, 2, turn, (0.0, 0.0, x))[0])
     fad.grad(f)(2.0)  # 1.0
 
-No iteration alone takes ``x`` to the first place. So a body is gone through until what is said of its carry
-changes no more. That comes to an end: `Dataflow.union` only adds to what it is given, and there is a finite
-number of things to add.
+No iteration alone takes ``x`` to the first place. So a body is analysed again and again until the facts about
+its carry are a fixed point. There is one: `Dataflow.union` only adds to a fact, and a fact can grow only a
+finite number of times.
 """
 
 from __future__ import annotations
@@ -17,51 +17,47 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_parts
-from fad.core.jaxprs import is_ref
+from fad.core.jaxprs import is_ref, opened
+from fad.core.types import Atom, JaxEquation
 
 __all__ = ["Dataflow", "opened"]
 
 V = TypeVar("V")
 
 
-def opened(program: Any) -> Any:
-    """The jaxpr of a program that may be closed."""
-    return getattr(program, "jaxpr", program)
-
-
 class Dataflow(Generic[V]):
-    """One analysis: something of type ``V`` is said of each variable, forwards, equation by equation.
+    """One analysis: a fact of type ``V`` about each variable, forwards, equation by equation.
 
     What an equation gets may be written to each Ref among its operands, and read from it later.
 
-    ``chooses``: what chooses a branch, or ends a loop, counts among what its results come of.
+    ``chooses``: the results of a choice or a loop depend on what chooses the branch, or ends the loop.
     """
 
     chooses = False
 
-    def constant(self, value: Any) -> V:
-        """What is said of a constant."""
+    def constant(self, value: object) -> V:
+        """The fact about a constant."""
         raise NotImplementedError
 
     def union(self, found: Sequence[V]) -> V:
-        """What is said of a variable that may be any of several."""
+        """The fact about a variable that may be any of several."""
         raise NotImplementedError
 
     def same(self, a: V, b: V) -> bool:
-        """Whether ``b``, a union with ``a``, says no more than ``a``."""
+        """Whether ``b``, a union with ``a``, adds nothing to ``a``."""
         return a == b
 
-    def equation(self, eqn: Any, given: list[V]) -> list[V]:
-        """What is said of the results of an equation; `inside` knows those of loops and branches."""
+    def equation(self, eqn: JaxEquation, given: list[V]) -> list[V]:
+        """The facts about the results of an equation; `inside` gives those of loops and branches."""
         raise NotImplementedError
 
     def results(self, program: Any, given: Sequence[V]) -> list[V]:
-        """What is said of the results of a jaxpr, if ``given`` is said of its inputs."""
+        """The facts about the results of a jaxpr, from the facts ``given`` about its inputs."""
         jaxpr, consts = opened(program), getattr(program, "consts", ())
         env = dict(zip(jaxpr.constvars, map(self.constant, consts), strict=True))
         env.update(zip(jaxpr.invars, given, strict=True))
 
-        def read(atoms: Sequence[Any]) -> list[V]:
+        def read(atoms: Sequence[Atom]) -> list[V]:
             return [self.constant(v.val) if isinstance(v, Literal) else env[v] for v in atoms]
 
         for eqn in jaxpr.eqns:
@@ -72,7 +68,7 @@ class Dataflow(Generic[V]):
                 env.update(dict.fromkeys([*refs, *eqn.outvars], self.union(operands)))
         return read(jaxpr.outvars)
 
-    def inside(self, eqn: Any, given: list[V]) -> list[V] | None:
+    def inside(self, eqn: JaxEquation, given: list[V]) -> list[V] | None:
         """`equation` for a choice of branches or a loop, and None for others."""
         name = eqn.primitive.name
         if name == "cond":
@@ -89,8 +85,8 @@ class Dataflow(Generic[V]):
         outs = self._while(loop, given)
         return [*outs, *[self.union(given)] * (len(eqn.outvars) - len(outs))]  # what it stores
 
-    def scan(self, eqn: Any, given: list[V]) -> list[V]:
-        """`inside` for ``scan``, of whose elements one thing is said."""
+    def scan(self, eqn: JaxEquation, given: list[V]) -> list[V]:
+        """`inside` for ``scan``; all elements of an array have one fact."""
         scan = scan_parts(eqn)
         first, last = scan.constants, scan.constants + scan.carried
         constants, elements = given[:first], given[last:]
@@ -117,7 +113,7 @@ class Dataflow(Generic[V]):
         return self._repeated(step, given[last:])
 
     def _repeated(self, step: Callable[[list[V]], list[V]], carry: Sequence[V]) -> list[V]:
-        """What is said after any number of iterations; see NOTE [analyses go through bodies]."""
+        """The fixed point of ``step``; see NOTE [analyses go through bodies]."""
         carry = [self.union([v]) for v in carry]
         while True:
             outs = step(carry)

@@ -34,7 +34,7 @@ from fad.core.collector import without_collector
 from fad.core.dataflow import Dataflow, opened
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import called, programs
-from fad.core.types import ArrayFunction, Aval
+from fad.core.types import ArrayFunction, Atom, Aval, JaxEquation
 
 __all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 
@@ -60,7 +60,7 @@ class _Dependence(Dataflow[int]):
     def __init__(self, paths: str) -> None:
         self.paths = paths
 
-    def constant(self, value: Any) -> int:
+    def constant(self, value: object) -> int:
         return 0
 
     def union(self, found: Sequence[int]) -> int:
@@ -69,16 +69,16 @@ class _Dependence(Dataflow[int]):
     def results(self, program: Any, given: Sequence[int]) -> list[int]:
         return super().results(program, self._along_paths(opened(program).invars, given))
 
-    def _along_paths(self, variables: Sequence[Any], found: Sequence[int]) -> list[int]:
+    def _along_paths(self, variables: Sequence[Atom], found: Sequence[int]) -> list[int]:
         pairs = zip(variables, found, strict=True)
         return [b if self.paths == READ or is_inexact(v.aval.dtype) else 0 for v, b in pairs]
 
-    def equation(self, eqn: Any, given: list[int]) -> list[int]:
+    def equation(self, eqn: JaxEquation, given: list[int]) -> list[int]:
         if not any(given):
             return [0] * len(eqn.outvars)
         return self._along_paths(eqn.outvars, self._results_of(eqn, given))
 
-    def _results_of(self, eqn: Any, given: list[int]) -> list[int]:
+    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
         name = eqn.primitive.name
         closed = called(eqn)
         if closed is not None:

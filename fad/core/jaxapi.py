@@ -115,7 +115,7 @@ _register_lowering = private("jax.interpreters.mlir.register_lowering")
 
 
 class _OwnPrimitive(_Primitive):  # type: ignore[misc]
-    """A JAX primitive of fad's own, with what its analyses of programs ask.
+    """A JAX primitive of fad's own, with what the analyses of programs read of it.
 
     ``expensive``: its results are kept for backward passes. ``drawing``: from an equation to the program
     that it calls, if that draws random numbers. ``loop``: to the `WhileParts` of the loop that it is.
@@ -229,7 +229,7 @@ def call_table(
 
     return _table(
         name,
-        lambda *args, **kwargs: disabled(),  # JAX tells tables apart by this function
+        lambda *args, **kwargs: disabled(),  # JAX identifies a table by this function
         miss,
         (),
         (),
@@ -277,7 +277,7 @@ def x64_enabled() -> bool:
 _settings = private("jax._src.config.config._value_holders")
 
 
-def global_settings() -> dict[str, Any]:
+def global_settings() -> dict[str, object]:
     """JAX's settings outside of all blocks, by name."""
     return {
         n: h.get_global() if hasattr(h, "get_global") else h.value for n, h in _settings.items()
@@ -312,8 +312,7 @@ _dce_jaxpr = private("jax._src.interpreters.partial_eval.dce_jaxpr")
 
 def without_unused(closed: types.JaxProgram) -> types.JaxProgram:
     """A closed jaxpr without the equations that its outputs do not need; its inputs stay."""
-    jaxpr = closed.jaxpr
-    needed, _ = _dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    needed, _ = _dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
     return ClosedJaxpr(needed, closed.consts)
 
 
@@ -362,7 +361,9 @@ def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
     return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
 
 
-def evaluate_equation(eqn: Any, inputs: Sequence[Any], **other: Any) -> list[types.Array]:
+def evaluate_equation(
+    eqn: types.JaxEquation, inputs: Sequence[types.Operand], **other: object
+) -> list[types.Array]:
     """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own."""
     with eqn.ctx.manager:
         out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params({**eqn.params, **other}))
@@ -375,9 +376,8 @@ def programs(eqn: types.JaxEquation) -> Iterator[Any]:
         expand = functools.partial(eqn.primitive.to_lojax, **eqn.params)
         yield jax.make_jaxpr(expand)(*[v.aval for v in eqn.invars])
     for value in eqn.params.values():
-        for v in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(v, (ClosedJaxpr, Jaxpr)):
-                yield v
+        found = value if isinstance(value, (tuple, list)) else (value,)
+        yield from [v for v in found if isinstance(v, (ClosedJaxpr, Jaxpr))]
 
 
 def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
@@ -420,7 +420,7 @@ def defined_rule(eqn: types.JaxEquation) -> object:
 class ScanParts(NamedTuple):
     """A ``scan``: its body on constants, carry and elements, how many of the first two, and options."""
 
-    body: Any
+    body: types.JaxProgram
     constants: int
     carried: int
     length: int

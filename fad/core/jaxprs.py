@@ -50,6 +50,7 @@ __all__ = [
     "is_ref",
     "jaxpr_key",
     "map_equations",
+    "opened",
     "parameters_key",
     "with_programs",
     "write_call",
@@ -58,8 +59,12 @@ __all__ = [
 
 def inner_jaxprs(eqn: JaxEquation) -> Iterator[JaxBody]:
     """The jaxprs in an equation."""
-    for program in programs(eqn):
-        yield program.jaxpr if isinstance(program, ClosedJaxpr) else program
+    return map(opened, programs(eqn))
+
+
+def opened(program: JaxProgram | JaxBody) -> Any:
+    """The jaxpr of a program that may be closed."""
+    return getattr(program, "jaxpr", program)
 
 
 def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquation:

@@ -3,13 +3,13 @@
 NOTE [levels live on values]
 
     g = fad.grad(lambda x: x * fad.grad(lambda y: x + y)(1.0))
-    assert g(1.0) == 1.0  # 2.0 for who does not tell the two derivatives apart
+    assert g(1.0) == 1.0  # 2.0 if the two derivatives are confused
 
 A running transform is a `Level`; the values inside it are Tensors that point to it. ``bind`` looks for the
 highest level among the *arguments* and hands the call to it; the level unwraps its own Tensors and binds the
 call again, one level down, until no Tensor is left and XLA runs. There is no global "current transform": a
 thread started inside ``fad.grad`` computes with Tensors of that level and is right. Level ids only grow, so
-an inner transform has a higher id than those around it, which tells nested derivatives apart. `ThreadState`
+an inner transform has a higher id than those around it, which separates nested derivatives. `ThreadState`
 holds modes of a thread, such as whether recording is off; it does not decide which level gets a call.
 """
 
@@ -47,7 +47,6 @@ __all__ = [
     "Level",
     "Operation",
     "ThreadState",
-    "active_levels",
     "bind",
     "bodies",
     "captured_by_jit",
@@ -108,10 +107,10 @@ class ThreadState(threading.local):
     saved_hooks: tuple[Any, ...] = ()
     saved_refused: str | None = None
     inference: int | None = None
-    trace: Any = None
+    trace: Deferred | None = None
     replaying: bool = True
     exact: bool = False
-    body: Any = None
+    body: Level | None = None
     host: Any = None
     outside_jax_trace = -1
     tangents_off = -1
@@ -230,7 +229,7 @@ class Level(Observable):
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)
 
-    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+    def with_primal(self, value: Any, aux: object, primal: Operand) -> tuple[Any, object, Operand]:
         """Prepare to replace the primal of a Tensor of this level, whose tangent stays.
 
         Arguments:
@@ -242,8 +241,9 @@ class Level(Observable):
             ``value`` and ``aux``, converted where the new primal requires it; and the new primal one
             level down.
         """
-        of_this_level = isinstance(primal, Tensor) and primal.level is self
-        return value, aux, primal.value if of_this_level else primal
+        if isinstance(primal, Tensor) and primal.level is self:
+            primal = primal.value
+        return value, aux, primal
 
     def aval(self, t: Tensor) -> Any:
         """The shape and dtype a user sees, as JAX's abstract value."""
@@ -466,11 +466,6 @@ def has_trace() -> bool:
     """Whether this thread may have deferred operations, on the tape or in transforms."""
     modes = state.__dict__.get
     return bool(modes("levels")) or modes("trace") is not None
-
-
-def active_levels() -> tuple[Level, ...]:
-    """The levels that this thread is inside of, outermost first."""
-    return state.levels
 
 
 def map_tensors(f: Callable[[Any], object], out: Outputs) -> Outputs:

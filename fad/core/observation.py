@@ -3,7 +3,7 @@
 NOTE [observation]
 
     with fad.autograd.profile() as seen:
-        y = fad.grad(fnp.sin)(0.0)  # the same code, which asks nowhere whether it is observed
+        y = fad.grad(fnp.sin)(0.0)  # the same code: it has no check whether it is observed
     assert y == 1.0 and seen.key_averages()
 
 Code that can be observed is marked with `observable`: the methods that every operation, every call of
@@ -20,17 +20,25 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 __all__ = ["Observable", "Observer", "observable", "observe"]
+
+
+# Where functions are defined.
+Holder: TypeAlias = "type | types.ModuleType"
 
 
 class Observer(Protocol):
     """What is called in place of marked functions."""
 
     def observed(
-        self, kind: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
-    ) -> Any:
+        self,
+        kind: str,
+        function: Callable[..., object],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> object:
         """``function(*args, **kwargs)``; ``kind`` is that of `observable`."""
 
 
@@ -59,11 +67,11 @@ class _Places:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.marked: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
-        self.originals: list[tuple[Any, str, Any, Any]] = []
+        self.marked: weakref.WeakKeyDictionary[Holder, dict[str, str]] = weakref.WeakKeyDictionary()
+        self.originals: list[tuple[Holder, str, object, object]] = []
         self.observer: Observer | None = None
 
-    def replace(self, holder: Any, name: str, kind: str, observer: Observer) -> None:
+    def replace(self, holder: Holder, name: str, kind: str, observer: Observer) -> None:
         function = vars(holder)[name]
         is_method = isinstance(holder, type)
 
@@ -80,7 +88,7 @@ class _Places:
 _places = _Places()
 
 
-def observable(holder: Any, name: str, kind: str) -> None:
+def observable(holder: Holder, name: str, kind: str) -> None:
     """Mark a function that can be observed.
 
     Arguments:

@@ -16,6 +16,8 @@ from jax import tree_util
 from fad.core import trees
 from fad.core.keys import exact
 from fad.core.tensor import Tensor
+from fad.core.trees import PyTreeDef
+from fad.core.types import PyTree
 
 __all__ = ["HOLE", "Rest", "Static", "partition"]
 
@@ -69,7 +71,9 @@ class Rest:
 
     __slots__ = ("_order", "flat", "form", "leaves", "structure")
 
-    def __init__(self, structure: Any, leaves: tuple[Any, ...], ordered_as: Any = None) -> None:
+    def __init__(
+        self, structure: PyTreeDef, leaves: tuple[Any, ...], ordered_as: PyTree = None
+    ) -> None:
         self.structure = structure
         self.leaves = leaves
         self.flat = False
@@ -96,11 +100,13 @@ class Rest:
             and self._order == other._order
         )
 
-    def statics(self) -> Iterator[Any]:
+    def statics(self) -> Iterator[object]:
         """The leaves that are not traced."""
         return (x.value for x in self.leaves if x is not HOLE)
 
-    def combine(self, traced: Sequence[Any], static: Callable[[Any], Any] | None = None) -> Any:
+    def combine(
+        self, traced: Sequence[object], static: Callable[[Any], object] | None = None
+    ) -> PyTree:
         """The pytree with these traced leaves; the others are given through ``static``."""
         if self.flat:
             return traced[0] if self.structure == trees.LEAF else tuple(traced)
@@ -113,7 +119,11 @@ class Rest:
 
 
 def partition(
-    tree: Any, kinds: Any, *, ordered: bool = False, rest: type[Rest] = Rest
+    tree: PyTree,
+    kinds: type | tuple[type, ...],
+    *,
+    ordered: bool = False,
+    rest: type[Rest] = Rest,
 ) -> tuple[list[Any], Any]:
     """The traced leaves of ``tree``, in order, and the `Rest`.
 
@@ -137,9 +147,9 @@ def partition(
     return traced, rest(structure, others, tree if ordered else None)
 
 
-def _is_leaf(x: Any) -> bool:
+def _is_leaf(x: object) -> bool:
     return x is None or isinstance(x, Tensor)
 
 
-def _static(x: Any) -> Static:
+def _static(x: object) -> Static:
     return x if type(x) is Static else Static(x)

@@ -263,7 +263,7 @@ class Primitive:
         return derived
 
     def linear(
-        self, mask: Mask, primals: Sequence[Operand], outs: Sequence[Value]
+        self, mask: Mask, primals: Sequence[Operand], outs: Sequence[Any]
     ) -> tuple[Operation, list[Operand], Mask]:
         """An operation linear in the masked tangents, the operands that it takes before these, and
         which outputs have a tangent among its results.
@@ -297,9 +297,7 @@ class Primitive:
             derived = self._batched[key] = self._derive_batched(*key)
         return bind(derived, values)
 
-    def _derive_batched(
-        self, dims: tuple[int | None, ...], size: int, axis_name: Hashable
-    ) -> Primitive:
+    def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
         mapped = functools.partial(
             jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
         )

@@ -5,7 +5,7 @@ NOTE [the protocol of replay]
     w = fad.tensor(1.0)
     for k in range(9):
         y = x * w  # in the later iterations it is deferred: there is no value yet
-        w += 1.0  # whoever changes what it needs says so first
+        w += 1.0  # what changes an input of deferred operations flushes them first
         assert y.item() == 2.0 * (k + 1)
 
 Replay runs a repeated trace as one operation (`fad.replay`); the core is complete without it, only
@@ -32,21 +32,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from fad.core.level import Level, Operation
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.tensor import Tensor
 from fad.core.types import JaxBody, MaybeValue, Operand, Outputs, PyTree, Value
 
-if TYPE_CHECKING:
-    from fad.tape.graph import Node
-
 __all__ = ["Deferred", "NoReplay", "Part", "Replay", "Seam", "begin_trace", "seam"]
 
 # An output of a node and its gradient; and several outputs.
-Sent: TypeAlias = "tuple[tuple[Node, int], Value]"
-Places: TypeAlias = "Sequence[tuple[Node, int]]"
+Sent: TypeAlias = tuple[tuple[Any, int], Value]
+Places: TypeAlias = Sequence[tuple[Any, int]]
 # From a level, the outputs, the inputs that require grad and their values, to results one level down.
 Pull = Callable[[Level, Sequence[Any], Sequence[Tensor], Sequence[Value]], list[Any]]
 
@@ -56,7 +53,7 @@ class Deferred(Protocol):
     them and then calls `finish`.
     """
 
-    lock: AbstractContextManager[Any]
+    lock: AbstractContextManager[object]
 
     def append(self, op: Operation, args: Sequence[Operand], tracked: bool = True) -> Outputs:
         """Defer an operation, and return its outputs.
@@ -138,7 +135,7 @@ class Replay(Protocol):
 
     def backward(
         self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
-    ) -> list[tuple[tuple[Any, int], Value]] | None:
+    ) -> list[Sent] | None:
         """A backward pass of a recorded graph in one program: pairs (edge, gradient); None if
         there is none.
         """
@@ -171,7 +168,7 @@ class NoReplay:
 
     def backward(
         self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
-    ) -> list[tuple[tuple[Any, int], Value]] | None:
+    ) -> list[Sent] | None:
         return None
 
     def cache_info(self) -> dict[str, int]:

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fad.core.avals import Count
-from fad.core.types import Aval, DType
+from fad.core.types import Aval, DType, GraphNode, ViewLink
 from fad.errors.suggestions import no_name_later
 from fad.errors.synonyms import instead_of_attribute
 
 if TYPE_CHECKING:
     from fad.core.level import Level
     from fad.core.tensor_members import TensorMembers
-    from fad.tape.graph import AccumulateGrad, Node
 else:
     TensorMembers = object
 
@@ -72,7 +71,7 @@ class Meta:
     """
 
     grad: Tensor | None = None
-    accumulator: weakref.ref[AccumulateGrad] | None = None
+    accumulator: weakref.ref[GraphNode] | None = None
     hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
     post_hooks: dict[int, Callable[[Tensor], None]] | None = None
     retains_grad: bool = False
@@ -80,7 +79,12 @@ class Meta:
     of_leaf: bool = False
     name: str = ""
     storage: Storage = UNSHARED
-    link: Any = None
+    link: ViewLink | None = None
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether it is of a leaf with hooks, which replay leaves to single operations."""
+        return bool(self.hooks or self.post_hooks)
 
 
 class _TensorType(type):
@@ -117,10 +121,11 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     Tensor([2., 4.], dtype=float32)
     """
 
-    # Operators and methods are installed by `fad.methods`; type checkers know them as `TensorMembers`.
+    # Operators and methods are installed by `fad.methods`; for type checkers they are in `TensorMembers`.
 
     # Slots with an underscore hold the state. The properties of the same names (without the underscore)
-    # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots.
+    # first update a view from its base. Code that has done so (`fad.core.level.bind`) reads the slots. What
+    # changes the state writes to the slots.
     # ``__dict__`` is for attributes of the user, such as the state that an optimizer keeps on a parameter.
     __slots__ = (
         "__dict__",
@@ -139,9 +144,9 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     _value: Any
     _level: Level
     _aux: Any
-    _lazy: Any  # a `Lazy` while `_value`, `_aux` or `_node` may be unset; else None
+    _lazy: Lazy | None  # a `Lazy` while `_value`, `_aux` or `_node` may be unset; else None
     _requires_grad: bool
-    _node: Node | None
+    _node: GraphNode | None
     _output_nr: int
     born: int  # the id of the newest level at the time that this Tensor was made
     meta: Meta | None
@@ -179,10 +184,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             meta.link.sync(self)
         return self._value
 
-    @value.setter
-    def value(self, value: Any) -> None:
-        self._value = value
-
     @property
     def level(self) -> Level:
         """The level that it belongs to."""
@@ -191,10 +192,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             meta.link.sync(self)
         return self._level
 
-    @level.setter
-    def level(self, level: Level) -> None:
-        self._level = level
-
     @property
     def aux(self) -> Any:
         """What the level keeps beside the value."""
@@ -202,10 +199,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
         return self._aux
-
-    @aux.setter
-    def aux(self, aux: Any) -> None:
-        self._aux = aux
 
     @property
     def requires_grad(self) -> bool:
@@ -218,10 +211,10 @@ class Tensor(TensorMembers, metaclass=_TensorType):
 
     @requires_grad.setter
     def requires_grad(self, requires_grad: bool) -> None:
-        self._requires_grad = requires_grad
+        self._requires_grad = requires_grad  # what users call is in `fad.methods.history`
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> GraphNode | None:
         """The node that it is an output of, None for a leaf."""
         meta = self.meta
         if meta is not None and meta.link is not None:
@@ -230,11 +223,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             self._lazy.trace.materialize()
         return self._node_of_operation()
 
-    @node.setter
-    def node(self, node: Node | None) -> None:
-        self._node = node
-
-    def _node_of_operation(self) -> Node | None:
+    def _node_of_operation(self) -> GraphNode | None:
         """The node: who looks at the graph finds none of a program, see `fad.replay.program_node`."""
         node, nr = self._node, self._output_nr  # which it may change
         if node is not None and node.is_program:
@@ -251,10 +240,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         if self._requires_grad and self._lazy is None:
             self._node_of_operation()
         return self._output_nr
-
-    @output_nr.setter
-    def output_nr(self, output_nr: int) -> None:
-        self._output_nr = output_nr
 
     @property
     def aval(self) -> Any:
@@ -299,7 +284,7 @@ def version_of(t: Tensor) -> int:
     return 0 if t.meta is None else t.meta.storage.version
 
 
-def current_node(t: Tensor) -> Node | None:
+def current_node(t: Tensor) -> GraphNode | None:
     """`Tensor.node`, or the node of a program that stands for that of the operation."""
     meta = t.meta
     if meta is not None and meta.link is not None:

@@ -61,11 +61,11 @@ def is_flat(structure: PyTreeDef) -> bool:
     return found
 
 
-def unflatten(structure: PyTreeDef, leaves: Sequence[Any], like: PyTree = None) -> PyTree:
+def unflatten(structure: PyTreeDef, leaves: Sequence[object], like: PyTree = None) -> PyTree:
     """Put ``leaves`` back into ``structure``.
 
     ``like`` is a tree of that structure, or its `skeleton`: dicts get the order of its keys, which a
-    structure does not know. JAX sorts them.
+    structure does not have: JAX sorts them.
     """
     if structure == LEAF:
         return leaves[0]
@@ -130,7 +130,7 @@ def path_names(tree: PyTree) -> list[str]:
     return [tree_util.keystr(path) for path, _ in leaves]
 
 
-def broadcast_prefix(prefix: PyTree, tree: PyTree, who: str, of: str = "argument") -> list[Any]:
+def broadcast_prefix(prefix: PyTree, tree: PyTree, who: str, of: str = "argument") -> list[PyTree]:
     """Repeat the leaves of a pytree prefix over the leaves of ``tree``.
 
     ``None`` is a leaf of the prefix (as in ``in_dims``), not an empty subtree.
@@ -145,7 +145,7 @@ def broadcast_prefix(prefix: PyTree, tree: PyTree, who: str, of: str = "argument
         pairs = zip(prefix, tree)
         if all([(p is None or type(p) is int) and isinstance(x, _ARRAYS) for p, x in pairs]):
             return list(prefix)
-    result: list[Any] = []
+    result: list[PyTree] = []
 
     def add(dim: object, subtree: PyTree) -> None:
         count = len(tree_util.tree_leaves(subtree, is_leaf=is_leaf))

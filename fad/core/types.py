@@ -28,6 +28,7 @@ __all__ = [
     "DeviceLike",
     "Dims",
     "Expanding",
+    "GraphNode",
     "JaxBody",
     "JaxEquation",
     "JaxLiteral",
@@ -45,11 +46,12 @@ __all__ = [
     "PyTree",
     "Shape",
     "Value",
+    "ViewLink",
 ]
 
 # A nest of containers around values of any types: arguments and results of a user's function.
 PyTree: TypeAlias = Any
-# What an operation gives: one value, or a tuple of them where it has several. The caller knows which.
+# What an operation gives: one value, or a tuple of them where it has several. The operation says which.
 Outputs: TypeAlias = Any
 # A function of flat arrays, as JAX traces it.
 ArrayFunction: TypeAlias = Callable[..., Outputs]
@@ -128,6 +130,50 @@ class Expanding(Protocol):
     def expand(self, args: Sequence[Operand]) -> Outputs: ...
 
 
+class GraphNode(Protocol):
+    """What the core reads of a node of the graph, which is a `fad.tape.graph.Node`.
+
+    ``is_program``: it is the node of a program, and stands for those of the operations of that.
+    """
+
+    has_parent: bool
+    sequence_nr: int
+
+    @property
+    def is_program(self) -> bool: ...
+    def name(self) -> str: ...
+
+
+class ViewLink(Protocol):
+    """What brings a view up to date, which is a `fad.views.aliases.Link`.
+
+    ``seen``: the version at which the state of the view was made. ``deferred_error``: the error that the use
+    of its history raises, or None.
+    """
+
+    seen: int
+
+    @property
+    def deferred_error(self) -> str | None: ...
+    @property
+    def base(self) -> Any: ...
+
+    def sync(self, t: Tensor) -> None:
+        """Bring the state of the view ``t`` up to date."""
+
+    def enter(self, t: Tensor) -> None:
+        """`sync` for an argument of an operation."""
+
+    def sync_history(self, t: Tensor) -> None:
+        """`sync` for uses of the place of ``t`` in the graph."""
+
+    def operation(self, t: Tensor) -> tuple[Any, list[int]] | None:
+        """The Primitive that makes the view ``t`` of its base, and its numbers; None where there is none."""
+
+    def again(self) -> ViewLink:
+        """The same for another handle of the view."""
+
+
 class Aval(Protocol):
     """JAX's abstract value: what is known of a value before it is computed."""
 
@@ -172,8 +218,6 @@ class JaxEquation(Protocol):
     @property
     def ctx(self) -> Any: ...
     @property
-    def source_info(self) -> Any: ...
-    @property
     def replace(self) -> Callable[..., JaxEquation]: ...
 
 
@@ -201,10 +245,10 @@ class JaxProgram(Protocol):
     @property
     def jaxpr(self) -> JaxBody: ...
     @property
-    def consts(self) -> Sequence[Any]: ...
+    def consts(self) -> Sequence[Array]: ...
     @property
-    def in_avals(self) -> Sequence[Any]: ...
+    def in_avals(self) -> Sequence[Aval]: ...
     @property
-    def out_avals(self) -> Sequence[Any]: ...
+    def out_avals(self) -> Sequence[Aval]: ...
     @property
     def replace(self) -> Callable[..., JaxProgram]: ...

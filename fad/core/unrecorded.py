@@ -52,7 +52,7 @@ def _first(*values: Array) -> list[Array]:
     return [values[0]]
 
 
-def _jvp(primals: Sequence[Array], tangents: Sequence[Any]) -> tuple[list[Array], list[Any]]:
+def _jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[list[Array], list[Array]]:
     out = unrecorded_p.bind(*primals)
     if all([type(t) is Zero for t in tangents]):
         return out, [tangents[0]]

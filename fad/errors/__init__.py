@@ -1,7 +1,7 @@
 """Exception classes, and the wording of messages.
 
 An error or a name that does not exist comes in; what to write instead, and a traceback without fad's own
-frames, go out. Nothing here knows what a Tensor is. Begin with the classes below.
+frames, go out. Nothing here depends on what a Tensor is. Begin with the classes below.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class SingularError(GradientError, ArithmeticError):
 
 
 class MissingLibrary(FadError, ImportError):
-    """What was asked for needs a library of one of fad's extras, which is not installed.
+    """What was called needs a library of one of fad's extras, which is not installed.
 
     >>> import fad
     >>> issubclass(fad.errors.MissingLibrary, ImportError)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import linecache
 import re
+from collections.abc import Iterator
+from types import FrameType
 
 __all__ = ["advise", "instead_of_a_number"]
 
@@ -18,6 +20,19 @@ _ANYWHERE = {
     ),
     r"Gradient only defined for scalar-output functions\. Output was": (
         f"A Tensor is a pytree for jax.grad: {_NATIVE}"
+    ),
+    r"ArrayImpl' object has no attribute '(grad|requires_grad|backward)'": (
+        "For jax.tree.map a Tensor is a tree with an array in it, unless it requires grad, outside of "
+        "no_grad: read x.grad before the no_grad block, or write is_leaf=lambda x: isinstance(x, fad.Tensor)"
+    ),
+    r"(?s)pytree structure error: different types.*fad\.Tensor": (
+        "One tree has Tensors where the other has arrays: make Tensors of both, "
+        "jax.tree.map(fad.tensor, tree). A function that is given a NumPy array among its arguments "
+        "returns Tensors"
+    ),
+    r"Pure callbacks do not support JVP": (
+        "In a fad.Function in fad.jit write forward without ctx, and a setup_context: what a forward with "
+        "ctx saves is differentiated through its body"
     ),
     r"(array|destination|base) is read-only$": (
         "If it is x.numpy() of a Tensor: arrays of JAX do not change. Write a = x.numpy(copy=True), and "
@@ -52,6 +67,13 @@ _INSIDE = {
         "A jvp rule of fad.custom_rules is given two tuples: def f_jvp(primals, tangents), then "
         "(x,), (t,) = primals, tangents"
     ),
+}
+
+# Libraries written in JAX, and what to write where one of them raises because it was given Tensors.
+_LIBRARIES = {
+    "optax": "In fad.jit write fad.from_jax(optimizer.update)(grads, memory, params), and "
+    "fad.from_jax(optax.apply_updates). Elsewhere optax takes Tensors as they are, those that require grad "
+    "under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)"
 }
 
 # Those that say so where the line that raised has the word: text of the error, word, advice.
@@ -132,9 +154,20 @@ def advise(error: BaseException, inside: bool = False) -> None:
         for pattern, word, advice in _IN_LINES
         if re.search(pattern, text) and re.search(word, _line(error))
     ]
+    if "Tensor" in text or "accepts only NDarrays" in text:
+        names = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in _frames(error)}
+        found += [advice for name, advice in _LIBRARIES.items() if name in names]
     for advice in found:
         if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    """The frames of the traceback of the error."""
+    step = error.__traceback__
+    while step is not None:
+        yield step.tb_frame
+        step = step.tb_next
 
 
 def _line(error: BaseException) -> str:

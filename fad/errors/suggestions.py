@@ -12,8 +12,8 @@ def no_name(module: str, name: str, instead: str, names: Iterable[str] = ()) -> 
     """The AttributeError for ``module.name``.
 
     Arguments:
-        module: what is asked, such as "fad".
-        name: for what it is asked.
+        module: where the name was looked up, such as "fad".
+        name: the name that it does not have.
         instead: what to write; "" if that is not known.
         names: the names that there are; those that are spelt almost like this one are listed.
 

@@ -25,7 +25,7 @@ import jax
 
 from fad.errors.advice import advise
 
-__all__ = ["install", "is_users", "setting", "shown", "warn_at_users_line"]
+__all__ = ["install", "is_users", "setting", "shown", "users_frames", "warn_at_users_line"]
 
 
 def _directory(package: str) -> str:
@@ -77,6 +77,14 @@ def _hidden() -> tuple[str, ...]:
     return (_FAD,) if config.jax_traceback_filtering == "off" else (_FAD, *_JAX)
 
 
+def users_frames(frames: list[str]) -> list[str]:
+    """Frames, as `traceback.format_list` writes them, without hidden ones."""
+    if setting.filtering == "off":
+        return frames
+    hidden = tuple([f'  File "{directory}' for directory in _hidden()])
+    return [frame for frame in frames if not frame.startswith(hidden)]
+
+
 def _shortened(traceback: types.TracebackType | None) -> tuple[types.TracebackType | None, int]:
     """A traceback without hidden frames, and how many these were.
 
@@ -112,7 +120,7 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 @contextlib.contextmanager
 def shown(error: BaseException | None) -> Iterator[None]:
-    """A block in which tracebacks of ``error`` are filtered, and notes say so and what to write instead."""
+    """A block in which tracebacks of ``error`` are filtered; notes say that, and what to write instead."""
     errors = _chain(error) if setting.filtering != "off" else []
     before = [(e, e.__traceback__, list(getattr(e, "__notes__", ()))) for e in errors]
     removed = 0

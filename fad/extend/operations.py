@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
 import jax
 
@@ -16,6 +16,7 @@ from fad.core.level import bind, outlived
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.rules import Rules
+from fad.core.types import Array, Dims, Outputs, PyTree
 from fad.errors import RuleError, describe
 from fad.functions.check_results import pair
 from fad.functions.templates import Template
@@ -25,6 +26,9 @@ __all__ = ["operation"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# The function of an operation, or a rule of it, as users write them.
+Body: TypeAlias = Callable[..., PyTree]
+
 
 @overload
 def operation(f: Callable[P, R], /) -> Callable[P, R]: ...
@@ -33,20 +37,20 @@ def operation(f: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def operation(
     *,
-    jvp: Callable[..., Any] | None = None,
-    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
-    batch: Callable[..., Any] | None = None,
+    jvp: Body | None = None,
+    vjp: tuple[Body, Body] | None = None,
+    batch: Body | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def operation(
-    f: Callable[..., Any] | None = None,
+    f: Body | None = None,
     /,
     *,
-    jvp: Callable[..., Any] | None = None,
-    vjp: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
-    batch: Callable[..., Any] | None = None,
+    jvp: Body | None = None,
+    vjp: tuple[Body, Body] | None = None,
+    batch: Body | None = None,
     name: str | None = None,
 ) -> Any:
     """Make an operation from a JAX function; a decorator, with or without arguments.
@@ -101,7 +105,7 @@ def operation(
     primitives = Cache()
 
     @functools.wraps(f, updated=())
-    def run(*args: Any, **static: Any) -> Any:
+    def run(*args: PyTree, **static: object) -> PyTree:
         leaves, rest = partition(args, OPERANDS, rest=Template)
         for x in rest.statics():
             if x is not None:
@@ -127,9 +131,9 @@ def operation(
 class _WrittenRules:
     """The rules of an operation, as users write them."""
 
-    __slots__ = ("batch", "jvp", "name", "vjp")
-
-    def __init__(self, name: str, jvp: Any, vjp: Any, batch: Any) -> None:
+    def __init__(
+        self, name: str, jvp: Body | None, vjp: tuple[Body, Body] | None, batch: Body | None
+    ) -> None:
         pair = vjp is None or (isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp)))
         if not pair:
             raise TypeError(
@@ -143,27 +147,27 @@ class _WrittenRules:
         self.vjp = vjp
         self.batch = batch
 
-    def primitive(self, f: Callable[..., Any], rest: Template, static: dict[str, Any]) -> Primitive:
+    def primitive(self, f: Body, rest: Template, static: dict[str, object]) -> Primitive:
         """The Primitive for arguments with this rest, and these static ones."""
 
-        def fn(*leaves: Any) -> Any:
+        def fn(*leaves: Array) -> PyTree:
             return f(*rest.combine(leaves), **static)
 
         given = (self.jvp, self.vjp, self.batch)
         rules = None if given == (None, None, None) else self._flat(fn, rest, static)
         return Primitive(self.name, fn, deferrable=True, rules=rules)
 
-    def _flat(self, fn: Callable[..., Any], rest: Template, static: dict[str, Any]) -> Rules:
+    def _flat(self, fn: Body, rest: Template, static: dict[str, object]) -> Rules:
         """The rules as functions of leaves; ``fn`` is the function as one."""
         user_jvp, user_vjp, user_batch = self.jvp, self.vjp, self.batch
-        structures: dict[int, Any] = {}
+        structures: dict[int, trees.PyTreeDef] = {}
 
-        def flat(rule: str, out: Any, inputs: Sequence[Any]) -> Any:
+        def flat(rule: str, out: PyTree, inputs: Sequence[PyTree]) -> Outputs:
             """The one leaf of what a rule returned, or a tuple of its leaves, as a Primitive has them.
 
             It must have the structure of the output for these ``inputs``.
             """
-            expected: Any = jax.tree_util.tree_structure(jax.eval_shape(fn, *inputs))
+            expected: trees.PyTreeDef = jax.tree_util.tree_structure(jax.eval_shape(fn, *inputs))
             leaves, own = trees.flatten(out)
             if own != expected:
                 raise RuleError(
@@ -178,25 +182,27 @@ class _WrittenRules:
 
         join = rest.combine
 
-        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Outputs, Outputs]:
+            assert user_jvp is not None
             found = user_jvp(join(primals), join(tangents), **static)
             out, out_t = pair(f"{self.name}: jvp", "output, tangent", found)
             return flat("jvp", out, primals), flat("jvp", out_t, primals)
 
-        def forward(*leaves: Any) -> tuple[Any, Any]:
+        def forward(*leaves: Array) -> tuple[Outputs, PyTree]:
             assert user_vjp is not None
             found = user_vjp[0](*join(leaves), **static)
             out, residuals = pair(f"{self.name}: vjp", "output, residuals", found)
             return flat("vjp", out, leaves), residuals
 
-        def backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
+        def backward(residuals: PyTree, cotangents: Outputs) -> tuple[Array | None, ...]:
             assert user_vjp is not None
             if type(cotangents) is tuple:
                 cotangents = trees.unflatten(structures[len(cotangents)], cotangents)
             found = user_vjp[1](residuals, cotangents, **static)
             return self._cotangents(found, rest)
 
-        def batch(size: int, dims: tuple[int | None, ...], *leaves: Any) -> tuple[Any, Any]:
+        def batch(size: int, dims: Dims, *leaves: Array) -> tuple[Outputs, PyTree]:
+            assert user_batch is not None
             found = user_batch(size, dims, *join(leaves), **static)
             out, out_dims = pair(f"{self.name}: batch", "output, output_dims", found)
             outs = flat("batch", out, [_lane(x, d) for x, d in zip(leaves, dims, strict=True)])
@@ -211,7 +217,7 @@ class _WrittenRules:
             batch if user_batch is not None else None,
         )
 
-    def _cotangents(self, found: Any, rest: Template) -> tuple[Any, ...]:
+    def _cotangents(self, found: PyTree, rest: Template) -> tuple[Array | None, ...]:
         """A cotangent for each leaf of the arguments; None stands for a whole argument too."""
         arguments = rest.parts()
         if type(found) is not tuple or len(found) != len(arguments):
@@ -219,13 +225,13 @@ class _WrittenRules:
                 f"{self.name}: backward must return a tuple of {len(arguments)}, a cotangent for each "
                 f"positional argument, got {describe(found)}"
             )
-        leaves: list[Any] = []
+        leaves: list[Array | None] = []
         for k, (own, given) in enumerate(zip(arguments, found, strict=True)):
             leaves += own.collect(given, f"{self.name}: what backward returns for argument {k}")
         return tuple(leaves)
 
 
-def _lane(x: Any, dim: int | None) -> Any:
+def _lane(x: Array, dim: int | None) -> jax.ShapeDtypeStruct:
     """Shape and dtype of one lane of ``x``."""
     aval = jax.typeof(x)
     shape = aval.shape if dim is None else aval.shape[:dim] + aval.shape[dim + 1 :]

@@ -15,6 +15,7 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.core.tensor import Tensor
+from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.views.make_view import detach
 
@@ -22,14 +23,14 @@ __all__ = ["functional_call", "stack_module_state"]
 
 
 def functional_call(
-    module: Callable[..., Any],
-    parameter_and_buffer_dicts: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    args: Any = None,
-    kwargs: Mapping[str, Any] | None = None,
+    module: Callable[..., PyTree],
+    parameter_and_buffer_dicts: Mapping[str, Operand] | Sequence[Mapping[str, Operand]],
+    args: PyTree = None,
+    kwargs: Mapping[str, PyTree] | None = None,
     *,
     tie_weights: bool = True,
     strict: bool = False,
-) -> Any:
+) -> PyTree:
     """Call a module with other Tensors in the places of its own.
 
     The module has its own Tensors again after the call. A module is called in one thread at a time.
@@ -87,7 +88,7 @@ def functional_call(
         args = ()
     elif not isinstance(args, tuple):
         args = (args,)
-    before: list[tuple[Any, Any, Tensor]] = []
+    before: list[Place] = []
     try:
         for name, names in tied.items():
             for n in names:
@@ -100,7 +101,7 @@ def functional_call(
             _put(owner, key, t)
 
 
-def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def stack_module_state(models: Sequence[object]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The Tensors of several modules, stacked, for `fad.vmap` over `functional_call`.
 
     Arguments:
@@ -159,7 +160,7 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
     return parameters, buffers
 
 
-def _values(dicts: Any) -> dict[str, Any]:
+def _values(dicts: object) -> dict[str, Operand]:
     """The one dict of all values."""
     if isinstance(dicts, Mapping):
         return dict(dicts)
@@ -177,16 +178,15 @@ def _values(dicts: Any) -> dict[str, Any]:
     return {name: value for d in dicts for name, value in d.items()}
 
 
-Place = tuple[
-    Any, Any, Tensor
-]  # an object, list or dict; the attribute, position or key; what is there
+# An object, list or dict; the attribute, position or key; what is there.
+Place = tuple[object, Any, Tensor]
 
 
-def _places(module: Any) -> dict[str, Place]:
+def _places(module: object) -> dict[str, Place]:
     """Where the Tensors of a module stand, by name, in order; each object is looked through once."""
     found: dict[str, Place] = {}
     seen: set[int] = set()
-    stack: list[tuple[str, Any]] = [("", module)]
+    stack: list[tuple[str, object]] = [("", module)]
     while stack:
         prefix, owner = stack.pop()
         if id(owner) in seen:
@@ -206,7 +206,7 @@ def _places(module: Any) -> dict[str, Place]:
 _PLAIN = (type, str, bytes, int, float, complex, np.ndarray, np.generic, jax.Array)
 
 
-def _entries(x: Any) -> list[tuple[Any, Any]]:
+def _entries(x: object) -> list[tuple[Any, object]]:
     """The entries of a list or dict, the attributes of another object, that may have Tensors."""
     if isinstance(x, dict):
         return list(x.items())
@@ -217,7 +217,7 @@ def _entries(x: Any) -> list[tuple[Any, Any]]:
     return list(getattr(x, "__dict__", {}).items())
 
 
-def _put(owner: Any, key: Any, value: Any) -> None:
+def _put(owner: object, key: Any, value: object) -> None:
     if isinstance(owner, (dict, list)):
         owner[key] = value
     else:

@@ -2,6 +2,12 @@
 
 NOTE [one run of the body]
 
+    runs = []
+    body = lambda ctx, x: runs.append(x) or ctx.save_for_backward(fnp.cos(x)) or fnp.sin(x)
+    F = function(forward=body, vjp=lambda ctx, g: g * ctx.saved_tensors[0])
+    assert fad.vmap(fad.grad(F.apply))(array)[0] == fnp.cos(array[0]) and len(runs) == 1
+    assert fad.grad(fad.grad(F.apply))(0.5) == -fnp.sin(0.5)  # cos(x) has its history, by a second run
+
 A body runs where its call arrives at level 0: on arrays, as Tensors that nothing tracks; so what it
 keeps on ctx is known once, there. Each level that the call came through transforms it:
 
@@ -16,8 +22,9 @@ keeps on ctx is known once, there. Each level that the call came through transfo
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,18 +32,19 @@ from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, bodies, constants, state
 from fad.core.tensor import Tensor, bottom, version_of
+from fad.core.types import Dims, Operand, Value
 from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.nodes import FunctionNode
-from fad.functions.rules import CallRules, Saved
+from fad.functions.rules import CallRules, Directions, Saved, Values
 from fad.functions.templates import Template
 from fad.levels.batch import BatchLevel
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.graph import alias
-from fad.tape.recorder import detached
+from fad.tape.recorder import RecordingLevel, detached
 
 __all__ = ["FunctionOp", "Ran", "check_unchanged"]
 
@@ -54,6 +62,7 @@ class Ran:
     saved: Saved | None
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class FunctionOp:
     """One call of `CallRules`. It is not changed: where something is added on the way down, another is made.
 
@@ -65,24 +74,13 @@ class FunctionOp:
         ran: gets what running it leaves, see `Ran`.
     """
 
-    __slots__ = ("given", "known", "needs", "ran", "rules")
+    rules: CallRules
+    needs: list[bool] | None = None
+    given: Saved | None = None
+    known: tuple[Values, Template] | None = None
+    ran: Ran = dataclasses.field(default_factory=Ran)
 
-    expands = False
-
-    def __init__(
-        self,
-        rules: CallRules,
-        needs: list[bool] | None = None,
-        *,
-        given: Saved | None = None,
-        known: tuple[Sequence[Any], Template] | None = None,
-        ran: Ran | None = None,
-    ) -> None:
-        self.rules = rules
-        self.needs = needs
-        self.given = given
-        self.known = known
-        self.ran = ran or Ran()
+    expands: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -92,15 +90,17 @@ class FunctionOp:
     def needing(self, mask: Sequence[bool]) -> FunctionOp:
         """The same call, of which gradients or tangents in these inputs may be needed too."""
         needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
-        return FunctionOp(self.rules, needs, given=self.given, known=self.known, ran=self.ran)
+        return FunctionOp(self.rules, needs, self.given, self.known, self.ran)
 
-    def execute(self, values: Sequence[Any]) -> tuple[Any, ...]:
+    def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
+        # On constants inside of a traced body: what runs does not become part of the trace.
         if bodies.traced and state.body is not None:
             with constants():
                 return self.execute(values)
         rules, ran = self.rules, self.ran
         ran.saved = None
+        # JAX has to see the call itself, even where the body has run already.
         if native.is_traced(values):
             outs, ran.template = native.call(rules, values)
             return tuple(outs)
@@ -114,14 +114,14 @@ class FunctionOp:
                 outs, ran.template, ran.saved = rules.run(values, self.needs)
         return tuple(checked_arrays(rules, outs, leaves))
 
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    def jvp(self, primals: Values, tangents: Values) -> tuple[tuple[Value, ...], Values]:
         """Outputs and their tangents (None is zero), by binding one level down."""
         outs, found = self._push(primals, [() if t is None else (t,) for t in tangents])
         return outs, tuple([s and s[0] for s in found])
 
     def jet(
-        self, primals: Sequence[Any], series: Sequence[Any], order: int
-    ) -> tuple[Any, list[Any]]:
+        self, primals: Values, series: Directions, order: int
+    ) -> tuple[tuple[Value, ...], list[list[Value] | None]]:
         """Outputs and the derivatives of each along a curve, by the jet rule, by binding one level down.
 
         ``series`` has the derivatives of each input, at most ``order`` of them, or None.
@@ -129,12 +129,12 @@ class FunctionOp:
         return self._push(primals, [s or () for s in series], order)
 
     def _push(
-        self, primals: Sequence[Any], directions: Sequence[Any], order: int | None = None
-    ) -> tuple[Any, list[Any]]:
+        self, primals: Values, directions: Sequence[Values], order: int | None = None
+    ) -> tuple[tuple[Value, ...], list[list[Value] | None]]:
         """Outputs, and the directions of each, or None; ``directions`` has those of each input."""
         counts = tuple(map(len, directions))
-        outs: tuple[Any, ...] = bind(self.needing(list(map(bool, counts))), primals)
-        differentiable = self._differentiable_outputs(outs)
+        outs: tuple[Value, ...] = bind(self.needing(list(map(bool, counts))), primals)
+        differentiable = self.ran.template.differentiable(outs)
         if not any(differentiable):
             return outs, [None] * len(outs)
         derivative = self._derivative(primals, counts, differentiable, order)
@@ -144,8 +144,8 @@ class FunctionOp:
         return outs, [[next(found) for _ in each] if m else None for m in differentiable]
 
     def linear(
-        self, mask: tuple[bool, ...], primals: Sequence[Any], outs: Sequence[Any]
-    ) -> tuple[FunctionOp, list[Any], tuple[bool, ...]]:
+        self, mask: tuple[bool, ...], primals: Values, outs: Sequence[Value]
+    ) -> tuple[FunctionOp, list[Value], tuple[bool, ...]]:
         """The derivative in the masked inputs, the operands that go before the tangents, and of which
         outputs it has a tangent: those of floating or complex dtype; zeros for one without derivative.
         """
@@ -154,28 +154,18 @@ class FunctionOp:
 
     def _derivative(
         self,
-        primals: Sequence[Any],
+        primals: Values,
         counts: tuple[int, ...],
         outputs: tuple[bool, ...],
         order: int | None = None,
     ) -> FunctionOp:
-        """See `DerivativeRules`."""
+        """See `DerivativeRules`; it may use what the call saved, if that is valid for ``primals``."""
         rules = DerivativeRules(self.rules, counts, outputs, self.ran.template, order)
-        return FunctionOp(rules, given=self._given(primals))
-
-    def _given(self, primals: Sequence[Any]) -> Saved | None:
-        """What the call saved for its rules, if they may use it at the level of ``primals``."""
         saved = self.ran.saved
-        return saved if saved and (saved.closed or numbers_suffice(primals)) else None
+        valid = saved is not None and (saved.closed or numbers_suffice(primals))
+        return FunctionOp(rules, given=saved if valid else None)
 
-    def _differentiable_outputs(self, outs: Sequence[Any]) -> tuple[bool, ...]:
-        """Which outputs have a derivative."""
-        without = self.ran.template.non_differentiable
-        return tuple([is_inexact(o.dtype) and k not in without for k, o in enumerate(outs)])
-
-    def batch(
-        self, values: Sequence[Any], dims: tuple[int | None, ...], level: BatchLevel
-    ) -> tuple[Any, ...]:
+    def batch(self, values: Values, dims: Dims, level: BatchLevel) -> tuple[Value, ...]:
         """Outputs batched along dimension 0, by binding one level down."""
         rules = BatchedRules(
             self.rules, dims, level.batch_size, level.axis_name, level.randomness, level.first
@@ -189,7 +179,7 @@ class FunctionOp:
         # axes there.
         state.levels = tuple([x for x in before if x.id < level.id])
         try:
-            out: tuple[Any, ...] = bind(inner, values)
+            out: tuple[Value, ...] = bind(inner, values)
         finally:
             state.levels = before
         saved = inner.ran.saved
@@ -197,12 +187,12 @@ class FunctionOp:
         self.ran.saved = None if saved is None else rules.inner_saved(saved, level)
         return out
 
-    def record(self, level: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    def record(self, level: RecordingLevel, args: Values) -> tuple[Value, ...]:
         """Evaluate at ``level`` and add a node; see `fad.tape.recorder`."""
         args = [as_array(a) if type(a) is np.ndarray else a for a in args]
         mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
-        versions = [_version(a) for a in args]
-        outs: tuple[Any, ...] = level.evaluate(self.needing(mask), args)
+        versions = [version_of(a) if isinstance(a, Tensor) else 0 for a in args]
+        outs: tuple[Value, ...] = level.evaluate(self.needing(mask), args)
         check_unchanged(self.rules, args, versions)
         values = [level.detach(a) for a in args]
         results = [detached(level, o) for o in outs]
@@ -211,58 +201,51 @@ class FunctionOp:
 
     def leave_node(
         self,
-        level: Any,
-        args: Sequence[Any],
+        level: Level,
+        args: Values,
         mask: list[bool],
-        outs: Sequence[Any],
-        values: Sequence[Any],
-        results: Sequence[Any],
+        outs: Values,
+        values: Values,
+        results: Values,
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
         saved = self.ran.saved
         if saved is None or not (saved.closed or numbers_suffice(values)):
             saved = self.rules.setup(values, results, self.ran.template, mask)
         self.ran.template = saved.template
-        differentiable = self._differentiable_outputs(outs)
+        differentiable = self.ran.template.differentiable(outs)
         if any(differentiable):
             saved = self.rules.for_pullback(saved, values, results)
-            dirty = saved.template.aliases  # their state at capture is saved
+            dirty = saved.template.marks.aliases  # their state at capture is saved
             args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
-            kind: type[FunctionNode] = getattr(self.rules.function, "_backward_cls", FunctionNode)
+            function = self.rules.function
+            kind = FunctionNode if function is None else function._backward_cls
             node = kind(level, self.rules, args, mask, saved)
             if anomaly.remembers:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
                 if m:
-                    o._requires_grad, o._node, o._output_nr = True, node, node.slot(k)
+                    o._requires_grad, o._node, o._output_nr = True, node, node.slots[k]
 
 
-def _at_level(x: Any, level: Level) -> Any:
+def _at_level(x: Value, level: Level) -> Value:
     """``x`` with the wrappers of the levels above ``level`` removed."""
     while isinstance(x, Tensor) and x.level.id > level.id:
         x = x.value
     return x
 
 
-def _version(x: Any) -> int:
-    return version_of(x) if isinstance(x, Tensor) else 0
-
-
-def check_unchanged(rules: CallRules, args: Sequence[Any], versions: Sequence[int]) -> None:
+def check_unchanged(rules: CallRules, args: Sequence[object], versions: Sequence[int]) -> None:
     """Refuse a body that has changed an argument of its call itself, not the handle that it was given.
 
     Raises:
         RuleError: it has.
     """
-    for a, version in zip(args, versions):
+    for k, (a, version) in enumerate(zip(args, versions)):
         if isinstance(a, Tensor) and a.meta is not None and a.meta.storage.version != version:
             raise RuleError(
-                f"{rules.name}: a body changed the Tensor that is argument {_place(a, args)} of this "
+                f"{rules.name}: a body changed the Tensor that is argument {k} of this "
                 f"call ({describe(a)}) in place, through a variable of an outer scope; what it means for "
                 "the derivative is unknown. Change the handle that forward is given, and say so with "
                 "ctx.mark_dirty."
             )
-
-
-def _place(x: Any, args: Sequence[Any]) -> int:
-    return [a is x for a in args].index(True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from fad.core.level import bind
 from fad.core.partition import HOLE
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.types import Array, Aval, MaybeValue, PyTree, Value
 from fad.errors import RuleError, StructureError, describe
 from fad.functions.templates import SCALARS, Template, View, split
 from fad.levels.batch import broadcast, move_axis
@@ -27,7 +28,9 @@ from fad.tape.recorder import ROOT
 from fad.views.make_view import chain_from, peer_chain_from
 
 __all__ = [
+    "as_value",
     "batched_outputs",
+    "check_value",
     "directions_of",
     "gradients",
     "lowered",
@@ -35,10 +38,12 @@ __all__ = [
     "views_among",
 ]
 
+_VALUES = (Tensor, jax.Array)
+
 
 def gradients(
-    who: str, grads: Any, inputs: Template, names: Sequence[str], avals: Sequence[Any]
-) -> list[Any]:
+    who: str, grads: PyTree, inputs: Template, names: Sequence[str], avals: Sequence[Aval]
+) -> list[MaybeValue]:
     """What a vjp rule returned, as a gradient for each array input.
 
     ``inputs`` is the structure of the bound arguments, and ``names`` has a name for each of them.
@@ -54,7 +59,7 @@ def gradients(
             f"{who} returned {len(grads)} gradients, expected {len(names)}: one for each "
             f"argument of forward ({', '.join(names)}), None where there is none"
         )
-    result: list[Any] = []
+    result: list[MaybeValue] = []
     for name, part, g in zip(names, parts, grads, strict=True):
         if HOLE not in part.leaves:
             continue
@@ -65,12 +70,12 @@ def gradients(
 
 
 def directions_of(
-    who: str, returned: Any, template: Template, avals: Sequence[Any], order: int | None
+    who: str, returned: PyTree, template: Template, avals: Sequence[Aval], order: int | None
 ) -> list[Any]:
     """What a jvp rule returned, as a tangent for each output; or a jet rule, as a list of derivatives."""
     what = f"{who}: the {'tangent' if order is None else 'series'}"
     found = template.collect(returned, f"{what} of the output")
-    for k in template.non_differentiable:
+    for k in template.marks.non_differentiable:
         if found[k] is not None:
             raise RuleError(
                 f"{what} of output {k} is {describe(found[k])}, and the output is marked "
@@ -93,7 +98,7 @@ def directions_of(
     return result
 
 
-def pair(who: str, form: str, returned: Any) -> tuple[Any, Any]:
+def pair(who: str, form: str, returned: PyTree) -> tuple[PyTree, PyTree]:
     """What a rule that returns a pair returned; ``form`` says of what."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise RuleError(f"{who} must return a pair ({form}), got {describe(returned)}")
@@ -101,13 +106,18 @@ def pair(who: str, form: str, returned: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any], Template]:
+def batched_outputs(who: str, returned: PyTree, batch_size: int) -> tuple[list[Value], Template]:
     """What a vmap rule returned, ``(output, out_dims)``, as arrays with the batch along dimension 0."""
     out, out_dims = pair(who, "output, out_dims", returned)
     outs, template = split(out, SCALARS)
-    arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
-    dims = _spread(out_dims, template, arrays, who)
-    moved: list[Any] = []
+    arrays = list(map(as_value, outs))
+    output = template.combine(arrays)
+    try:
+        spread = trees.broadcast_prefix(out_dims, output, f"{who}: out_dims")
+    except StructureError as error:
+        raise RuleError(str(error)) from error
+    dims = [d for d, x in zip(spread, trees.flatten(output)[0]) if isinstance(x, _VALUES)]
+    moved: list[Value] = []
     for k, (o, d) in enumerate(zip(arrays, dims, strict=True)):
         if d is None:
             moved.append(broadcast(o, batch_size, 0))
@@ -121,18 +131,7 @@ def batched_outputs(who: str, returned: Any, batch_size: int) -> tuple[list[Any]
     return moved, template
 
 
-def _spread(out_dims: Any, template: Template, outs: Sequence[Any], who: str) -> list[Any]:
-    """The entry of ``out_dims`` for each array of the output."""
-    output = template.combine(outs)
-    try:
-        spread = trees.broadcast_prefix(out_dims, output, f"{who}: out_dims")
-    except StructureError as error:
-        raise RuleError(str(error)) from error
-    leaves = trees.flatten(output)[0]
-    return [d for d, x in zip(spread, leaves, strict=True) if isinstance(x, (Tensor, jax.Array))]
-
-
-def _is_for_whole(grads: Sequence[Any], part: Template) -> bool:
+def _is_for_whole(grads: Sequence[PyTree], part: Template) -> bool:
     """Whether what a vjp returned is the gradient of its one argument, a tree, not a tuple around it."""
     if len(grads) != 1:
         return not all([g is None for g in grads[1:]])
@@ -143,7 +142,7 @@ def _is_for_whole(grads: Sequence[Any], part: Template) -> bool:
     return False
 
 
-def check_value(what: str, x: Any, aval: Any, summed: bool = False) -> Any:
+def check_value(what: str, x: Any, aval: Aval, summed: bool = False) -> MaybeValue:
     """A gradient or tangent that a rule returned, checked against its primal and cast to its dtype.
 
     ``summed``: one whose shape the primal's can be broadcast to is summed to the primal's, as in PyTorch.
@@ -151,15 +150,13 @@ def check_value(what: str, x: Any, aval: Any, summed: bool = False) -> Any:
     if x is None or not is_inexact(aval.dtype):
         return None
     if type(x) is Tensor and x._level is ROOT and x.meta is None and not x._requires_grad:
-        value = x._value
-        if type(value) is array_type:
-            found = value.aval
-            same = found.shape == aval.shape and found.dtype == aval.dtype
-            if same and not varying_axes(aval):
-                return value
+        value: Array = x._value
+        same = value.shape == aval.shape and value.dtype == aval.dtype
+        if same and type(value) is array_type and not varying_axes(aval):
+            return value
     if isinstance(x, (float, int, complex, np.ndarray, np.generic)):
         x = as_array(x)
-    if not isinstance(x, (Tensor, jax.Array)):
+    if not isinstance(x, _VALUES):
         raise RuleError(
             f"{what} must be an array of shape {tuple(aval.shape)} or None, got {describe(x)}"
         )
@@ -175,21 +172,22 @@ def check_value(what: str, x: Any, aval: Any, summed: bool = False) -> Any:
     has, expected = varying_axes(aval_of(x)), varying_axes(aval)
     if has != expected:
         x = bind(_over_devices(tuple(has - expected), tuple(expected - has)), (x,))
-    return lowered(x)
+    checked: Value = lowered(x)
+    return checked
 
 
 @functools.lru_cache(maxsize=64)
-def _over_devices(summed: tuple[Any, ...], varying: tuple[Any, ...]) -> Primitive:
+def _over_devices(summed: tuple[Hashable, ...], varying: tuple[Hashable, ...]) -> Primitive:
     """Under ``shard_map``: sum over devices which share the primal; let vary what the primal does."""
 
-    def fit(x: Any) -> Any:
+    def fit(x: Array) -> Array:
         x = jax.lax.psum(x, summed) if summed else x
         return jax.lax.pcast(x, varying, to="varying") if varying else x
 
     return Primitive("psum", fit)
 
 
-def views_among(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
+def views_among(outs: Sequence[PyTree], handles: Sequence[PyTree]) -> tuple[View, ...]:
     """Which outputs of a body share storage with its inputs or with other outputs: a `View` for each.
 
     An input that is returned twice as it is makes two outputs.
@@ -211,6 +209,11 @@ def views_among(outs: Sequence[Any], handles: Sequence[Any]) -> tuple[Any, ...]:
         if last[id(o)] != k and id(o) not in own:
             found.append(View(k, last[id(o)], None))
     return tuple(found)
+
+
+def as_value(x: Any) -> Any:
+    """An array that a body returned, or a number, as a value of the call."""
+    return x if isinstance(x, _VALUES) else as_array(x)
 
 
 def lowered(x: Any) -> Any:

@@ -1,27 +1,33 @@
-"""Bodies that close over tracked values: how that is detected, and the error that names the value."""
+"""What bodies must not do: close over tracked values, or read numbers where there are none."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from fad.core import trees
 from fad.core.level import outlived
 from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
-from fad.functions.rules import CallRules
-from fad.tape.graph import AccumulateGrad, gradient_edge
+from fad.functions.rules import CallRules, Values
+from fad.tape.graph import AccumulateGrad, Node, gradient_edge
 from fad.tape.recorder import ROOT
 from fad.tape.running import running
+
+if TYPE_CHECKING:
+    from fad.functions.user_rules import UserRules
 
 __all__ = [
     "checked_arrays",
     "closure_error",
+    "host_error",
     "is_plain",
     "is_tracer",
+    "layers",
     "noting_leaves",
     "numbers_suffice",
     "without_leaves",
@@ -43,12 +49,12 @@ class noting_leaves:
         running.leaves = self.before
 
 
-def without_leaves(x: Any, leaves: Sequence[Tensor]) -> Any:
+def without_leaves(x: MaybeValue, leaves: Sequence[Tensor]) -> MaybeValue:
     """What a body returned, without a history that begins in leaves that it made itself."""
     if not leaves or not isinstance(x, Tensor) or x.level is not ROOT or not x.requires_grad:
         return x
     made = set(map(id, leaves))
-    todo: list[Any] = [gradient_edge(x)[0]]
+    todo: list[Node] = [gradient_edge(x)[0]]
     seen = set()
     while todo:
         node = todo.pop()
@@ -61,9 +67,7 @@ def without_leaves(x: Any, leaves: Sequence[Tensor]) -> Any:
     return new_tensor(x.value, ROOT)
 
 
-def checked_arrays(
-    rules: CallRules, outs: Sequence[Any], leaves: Sequence[Tensor] = ()
-) -> list[Any]:
+def checked_arrays(rules: CallRules, outs: Values, leaves: Sequence[Tensor] = ()) -> list[Any]:
     """Outputs of a body that ran on bare arrays, as bare arrays, or as deferred values.
 
     ``leaves`` are those that it made itself, see `noting_leaves`.
@@ -71,7 +75,7 @@ def checked_arrays(
     Raises:
         RuleError: one of them is part of a running transform or graph: the body closed over it.
     """
-    result = []
+    result: list[Any] = []
     for o in outs:
         if type(o) is Tensor and o.meta is None and o._level is ROOT and not o._requires_grad:
             result.append(o._value)  # most of them
@@ -85,18 +89,18 @@ def checked_arrays(
     return result
 
 
-def _is_tracked(x: Any) -> bool:
+def _is_tracked(x: object) -> bool:
     """Whether ``x`` belongs to a running fad transform or to the eager graph."""
     x = outlived(x)
     return isinstance(x, Tensor) and (x.level is not ROOT or x.requires_grad)
 
 
-def is_tracer(x: Any) -> bool:
+def is_tracer(x: object) -> bool:
     """Whether a JAX transform traces ``x``."""
     return isinstance(bottom(x), jax.core.Tracer)
 
 
-def closure_error(rules: CallRules, reached: Any, blamed: Callable[[Any], bool]) -> RuleError:
+def closure_error(rules: CallRules, reached: object, blamed: Callable[[object], bool]) -> RuleError:
     """The error for a body that closes over a value which a transform tracks.
 
     Arguments:
@@ -128,7 +132,7 @@ def closure_error(rules: CallRules, reached: Any, blamed: Callable[[Any], bool])
     )
 
 
-def _closed_over(body: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+def _closed_over(body: Callable[..., object]) -> Iterator[tuple[str, object]]:
     """The variables of outer scopes that ``body`` names, and the leaves of their values."""
     try:
         found = inspect.getclosurevars(inspect.unwrap(body))
@@ -143,7 +147,7 @@ def _closed_over(body: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
             yield variable, leaf
 
 
-def _where(x: Any) -> str:
+def _where(x: object) -> str:
     """Which transform tracks ``x``, for a message."""
     x = outlived(x)
     if isinstance(x, Tensor) and x.level is not ROOT:
@@ -153,24 +157,54 @@ def _where(x: Any) -> str:
     return " of a running JAX transform" if is_tracer(x) else ""
 
 
-def is_plain(x: Any) -> bool:
+def layers(x: object) -> Iterator[Tensor]:
+    """A Tensor, the Tensor that its value is, and so on down."""
+    while isinstance(x, Tensor):
+        yield x
+        x = x.value
+
+
+def is_plain(x: object) -> bool:
     """Whether ``x`` is an array, or a batch of arrays, that no level or JAX transform tracks."""
-    while isinstance(x, Tensor):
-        if x.requires_grad or (x.aux is not None and not x.level.maps):
-            return False
-        x = x.value
-    return not is_tracer(x)
+    tracked = [t.requires_grad or (t.aux is not None and not t.level.maps) for t in layers(x)]
+    return not any(tracked) and not is_tracer(x)
 
 
-def numbers_suffice(values: Sequence[Any]) -> bool:
-    """Whether values known as numbers alone suffice for a call; see NOTE [one run of the body]."""
-    return all([is_plain(v) and not _is_watched(v) for v in values])
+def numbers_suffice(values: Sequence[object]) -> bool:
+    """Whether values known as numbers alone suffice for a call; see NOTE [one run of the body].
+
+    In a checkpointed body they do not: they would be numbers from outside of it.
+    """
+    return all(map(is_plain, values)) and not any(
+        [t.level.notes_captures for v in values for t in layers(v)]
+    )
 
 
-def _is_watched(x: Any) -> bool:
-    """Whether a checkpointed body computes ``x``: a number would be one from outside of it."""
-    while isinstance(x, Tensor):
-        if x.level.notes_captures:
-            return True
-        x = x.value
-    return False
+def host_error(
+    rules: UserRules, rule: str, error: Exception, values: Sequence[object]
+) -> RuleError:
+    """The error for a body that needs numbers where its arguments have none."""
+    if any([t.level.batch_dim(t) is not None for v in values for t in layers(v)]):
+        names = ", ".join(rules.argument_names())
+        advice = f"Write a vmap rule, which gets whole batches: vmap(info, in_dims, {names})."
+    elif any(map(is_tracer, values)):
+        advice = (
+            "Under jit it would run on no numbers: call it outside of jit and of native JAX "
+            "transforms, or wrap the host code in jax.pure_callback (fad.from_jax makes that a fad "
+            "function)."
+        )
+    elif rule in ("forward", "setup_context"):
+        missing = (
+            "a vjp" if rules.signature.jvp else "a jvp" if rules.signature.vjp else "a vjp or jvp"
+        )
+        advice = (
+            f"A derivative cannot be taken through a body that leaves JAX: write {missing} rule "
+            "that keeps to fad.numpy, and save inputs and outputs alone."
+        )
+    else:
+        advice = (
+            "A derivative cannot be taken through a body that leaves JAX: write it with fad.numpy, "
+            f"write the {'jvp' if rule == rules.signature.vjp else 'vjp'} rule too, or mark it with "
+            "@once_differentiable."
+        )
+    return RuleError(f"{rules.name}.{rule} needs concrete values on the host. {advice} ({error})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -13,7 +14,9 @@ from jax.tree_util import PyTreeDef
 
 from fad.core.partition import Static
 from fad.core.tensor import Tensor
-from fad.errors import describe
+from fad.core.types import MaybeValue, Operand, PyTree
+from fad.errors import RuleError, describe
+from fad.functions.templates import Marks, Template, View
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 else:
     Saved = typing.TypeVar("Saved")
 
-__all__ = ["Context", "Notes", "Ref", "VmapInfo", "ref", "saved_places"]
+__all__ = ["Context", "Notes", "Ref", "VmapInfo", "marked", "ref"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,10 +44,10 @@ class VmapInfo:
 class _Record:
     """The arguments of the methods of a Context."""
 
-    backward: tuple[Any, ...] = ()
-    forward: tuple[Any, ...] | None = None
-    dirty: tuple[Any, ...] = ()
-    non_differentiable: tuple[Any, ...] = ()
+    backward: tuple[Operand | None, ...] = ()
+    forward: tuple[Operand | None, ...] | None = None
+    dirty: tuple[object, ...] = ()
+    non_differentiable: tuple[object, ...] = ()
     zeros_for_none: bool = True
 
 
@@ -90,27 +93,27 @@ class Context(Generic[Saved]):
         self.saved_data: dict[Any, Any] = {}
         self._record = _Record()
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *tensors: Operand | None) -> None:
         """Keep Tensors for the vjp rule, which reads them as ``ctx.saved_tensors``.
 
         Numbers and None may stand among them.
         """
         self._record.backward = _check_saved("save_for_backward", tensors)
 
-    def save_for_forward(self, *tensors: Any) -> None:
+    def save_for_forward(self, *tensors: Operand | None) -> None:
         """Keep Tensors for the jvp rule; default are those saved for backward."""
         self._record.forward = _check_saved("save_for_forward", tensors)
 
     @property
     def saved_tensors(self) -> tuple[Saved, ...]:
         """What was saved, in order."""
-        return self._record.backward
+        return typing.cast("tuple[Saved, ...]", self._record.backward)
 
-    def mark_dirty(self, *tensors: Any) -> None:
+    def mark_dirty(self, *tensors: object) -> None:
         """Say that forward changed these inputs in place; they must be outputs too."""
         self._record.dirty = tensors
 
-    def mark_non_differentiable(self, *tensors: Any) -> None:
+    def mark_non_differentiable(self, *tensors: object) -> None:
         """Say that these outputs have no derivative."""
         self._record.non_differentiable = tensors
 
@@ -119,7 +122,7 @@ class Context(Generic[Saved]):
         self._record.zeros_for_none = bool(value)
 
 
-def _check_saved(method: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _check_saved(method: str, values: tuple[Operand | None, ...]) -> tuple[Operand | None, ...]:
     for x in values:
         if type(x) is not Tensor:
             break
@@ -153,11 +156,11 @@ INERT = (bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice, PyT
 class Notes:
     """What a body left on its context, with a `Ref` in the place of each array. Never changed."""
 
-    backward: tuple[Any, ...]
-    forward: tuple[Any, ...] | None
-    saved_data: dict[Any, Any]
-    attributes: dict[str, Any]
-    zeros_for_none: bool
+    backward: tuple[object, ...]
+    forward: tuple[object, ...] | None = None
+    saved_data: dict[Any, object] = dataclasses.field(default_factory=dict)
+    attributes: dict[str, object] = dataclasses.field(default_factory=dict)
+    zeros_for_none: bool = True
 
     @staticmethod
     def take(
@@ -177,7 +180,7 @@ class Notes:
         found: dict[int, Ref] = {}
         closed = True
 
-        def note(x: Any) -> Any:
+        def note(x: PyTree) -> object:
             nonlocal closed
             place = known.get(id(x)) or found.get(id(x))
             if place is not None:
@@ -191,31 +194,22 @@ class Notes:
                 closed = False
             return x
 
-        def note_saved(items: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple([note(x) for x in items])
-
         record = ctx._record
-        attributes = vars(ctx)
-        notes = Notes(
-            note_saved(record.backward),
-            None if record.forward is None else note_saved(record.forward),
-            _map(note, ctx.saved_data) if ctx.saved_data else {},
-            _map(note, attributes) if attributes else {},
-            record.zeros_for_none,
+        noted: tuple[Any, Any, Any, Any] = _map(
+            note, (record.backward, record.forward, ctx.saved_data, vars(ctx))
         )
-        return notes, extras, closed
+        return Notes(*noted, record.zeros_for_none), extras, closed
 
     @staticmethod
     @functools.lru_cache(maxsize=1024)
     def of_places(places: tuple[int, ...]) -> Notes:
         """The notes of a body that has only saved these for backward: inputs, or -1 for its one output."""
-        refs = tuple([ref(OUTPUT, 0) if p < 0 else ref(INPUT, p) for p in places])
-        return Notes(refs, None, {}, {}, True)
+        return Notes(tuple([ref(OUTPUT, 0) if p < 0 else ref(INPUT, p) for p in places]))
 
     def context(
         self,
-        lookup: Callable[[Ref], Any],
-        wrap: Callable[[Any], Any],
+        lookup: Callable[[Ref], MaybeValue],
+        wrap: Callable[[Any], PyTree],
         needs_input_grad: tuple[bool, ...],
         forward: bool,
     ) -> Context:
@@ -224,17 +218,15 @@ class Notes:
         ``forward`` chooses what was saved for the jvp rule.
         """
 
-        def restore(x: Any) -> Any:
+        def restore(x: object) -> object:
             return wrap(lookup(x)) if isinstance(x, Ref) else x
 
-        ctx = Context(needs_input_grad)
+        ctx: Context[Any] = Context(needs_input_grad)
         saved = self.forward if forward and self.forward is not None else self.backward
         ctx._record.backward = tuple([wrap(lookup(x) if isinstance(x, Ref) else x) for x in saved])
         ctx._record.zeros_for_none = self.zeros_for_none
-        if self.saved_data:
-            ctx.saved_data = _map(restore, self.saved_data)
-        if self.attributes:
-            vars(ctx).update(_map(restore, self.attributes))
+        ctx.saved_data = _map(restore, self.saved_data)
+        vars(ctx).update(_map(restore, self.attributes))
         return ctx
 
     def without_forward(self) -> Notes:
@@ -245,61 +237,24 @@ class Notes:
         """The notes that a jvp rule reads."""
         return dataclasses.replace(self, backward=()) if self.forward is not None else self
 
-    def read(self, values: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def read(
+        self, values: Sequence[MaybeValue], outs: Sequence[MaybeValue]
+    ) -> tuple[list[MaybeValue], list[MaybeValue]]:
         """The inputs and outputs that were noted, with None in the place of the others."""
-        inputs: list[Any] = [None] * len(values)
-        outputs: list[Any] = [None] * len(outs)
-        for x in self.leaves():
-            if type(x) is Ref:
-                if x.kind == INPUT:
-                    inputs[x.at] = values[x.at]
-                elif x.kind == OUTPUT:
-                    outputs[x.at] = outs[x.at]
-        return inputs, outputs
+        noted = {x for x in self.leaves() if type(x) is Ref}
+        return (
+            [v if ref(INPUT, i) in noted else None for i, v in enumerate(values)],
+            [v if ref(OUTPUT, k) in noted else None for k, v in enumerate(outs)],
+        )
 
-    def leaves(self) -> list[Any]:
+    def leaves(self) -> list[object]:
         """All that was noted, one by one."""
-        found: list[Any] = [*self.backward, *(self.forward or ())]
-        if self.saved_data or self.attributes:
-            _map(found.append, (self.saved_data, self.attributes))
+        found: list[object] = []
+        _map(found.append, (self.backward, self.forward or (), self.saved_data, self.attributes))
         return found
 
 
-def saved_places(
-    ctx: Context, handles: Sequence[Any], before: Sequence[Any], out: Any
-) -> tuple[int, ...] | None:
-    """What was saved for backward: numbers of inputs, -1 for the one output; None if there is more to it.
-
-    Arguments:
-        handles: the inputs.
-        before: their values when forward was called.
-        out: the output.
-    """
-    if out.meta is not None or out._requires_grad:
-        return None
-    for h, v in zip(handles, before):
-        if h.meta is not None or h._value is not v:
-            return None
-    record = ctx._record
-    if record.forward is not None or record.dirty or record.non_differentiable:
-        return None
-    if not record.zeros_for_none or ctx.saved_data or ctx.__dict__:
-        return None
-    places: list[int] = []
-    for x in record.backward:
-        if x is out:
-            places.append(-1)
-            continue
-        for i, h in enumerate(handles):
-            if x is h:
-                places.append(i)
-                break
-        else:
-            return None
-    return tuple(places)
-
-
-def _map(f: Callable[[Any], Any], x: Any) -> Any:
+def _map(f: Callable[[Any], object], x: PyTree) -> PyTree:
     """Apply ``f`` to the leaves of nested tuples, lists and dicts."""
     kind = type(x)
     if kind is tuple or kind is list:
@@ -309,3 +264,61 @@ def _map(f: Callable[[Any], Any], x: Any) -> Any:
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return kind(*[_map(f, v) for v in x])
     return f(x)
+
+
+def marked(
+    who: str,
+    ctx: Context,
+    handles: Sequence[object],
+    outputs: Sequence[Sequence[object]],
+    template: Template,
+) -> Template:
+    """``template`` with what the body marked: outputs that are changed inputs, and those without derivative.
+
+    Arguments:
+        who: the name of the Function.
+        handles: the inputs as the body knows them.
+        outputs: lists of the objects by which it may know its outputs.
+    """
+    dirty, without = ctx._record.dirty, ctx._record.non_differentiable
+    if not dirty and not without:
+        return template
+    views = template.marks.views
+    position = {id(x): k for xs in outputs for k, x in enumerate(xs)}
+    as_is = {v.at: v.of for v in views if v.as_is}
+    for k, i in as_is.items():
+        position.setdefault(id(handles[i]), k)
+    aliases: list[int | None] = [None] * len(outputs[0])
+    for x in dirty:
+        of = as_is.get(position.get(id(x), -1))
+        found = [i for i, h in enumerate(handles) if h is x or i == of]
+        if not found and id(x) in position:
+            warnings.warn(
+                f"{who}: ctx.mark_dirty() received a tensor that was not an input, but the output "
+                f"{describe(x)}. Only input Tensors that have been mutated should be passed to "
+                "ctx.mark_dirty(): leave this one out",
+                stacklevel=2,
+            )
+        elif not found or id(x) not in position:
+            raise RuleError(
+                f"{who}: ctx.mark_dirty got {describe(x)}, which is not "
+                f"{'an output' if found else 'an input'}: mark inputs that forward changes in place, and "
+                "return them"
+            )
+        else:
+            aliases[position[id(x)]] = found[0]
+    for x in without:
+        if id(x) not in position:
+            raise RuleError(
+                f"{who}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
+                "output: mark the very Tensors that forward returns"
+            )
+    # An output that is a changed input is no view of it; another that is the same input is the same output.
+    kept = [
+        View(v.at, aliases.index(v.of), None) if v.as_is and v.of in aliases else v
+        for v in views
+        if aliases[v.at] is None
+    ]
+    positions = frozenset([position[id(x)] for x in without])
+    given = tuple(aliases) if any([a is not None for a in aliases]) else ()
+    return template.marked(Marks(given, positions, tuple(kept)))

@@ -5,24 +5,64 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from fad.core.caches import Table
 from fad.core.partition import Rest
+from fad.core.types import PyTree
 from fad.errors import RuleError
 from fad.functions.context import Context
 
-__all__ = ["RULES", "SETTINGS", "Signature", "arity", "check_spelling", "defines", "has_rules"]
+if TYPE_CHECKING:
+    from fad.functions.nodes import FunctionNode
+    from fad.functions.user_rules import UserRules
+
+__all__ = [
+    "RULES",
+    "SETTINGS",
+    "FunctionClass",
+    "Signature",
+    "arity",
+    "checked_signature",
+    "defines",
+    "has_rules",
+]
 
 RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "jet", "vmap", "sparsity")
 SETTINGS = ("generate_vmap_rule", "jax_rules", "is_traceable")
 
 
-def defines(cls: Any, name: str) -> bool:
+class FunctionClass(Protocol):
+    """What the rest of the room reads of a Function class: its settings, and what is kept on it.
+
+    Rules are read by their names, since each may be missing, or be one of two names.
+
+    ``_plans``: the compiled bodies of a class with ``jax_rules``. ``_backward_cls``: the class of the nodes
+    that record its calls. ``_plain_forward``: with ``jax_rules``, forward differs where no input needs a
+    gradient.
+    """
+
+    __name__: str
+    __dict__: dict[str, Any]
+    __mro__: tuple[type, ...]
+    generate_vmap_rule: bool
+    jax_rules: bool
+    is_traceable: bool
+    forward: Callable[..., PyTree]
+    setup_context: Callable[..., object]
+    vmap: Callable[..., PyTree]
+    sparsity: Callable[..., PyTree]
+    _plans: Table
+    _backward_cls: type[FunctionNode]
+    _plain_forward: bool
+
+
+def defines(cls: FunctionClass | type, name: str) -> bool:
     """Whether a Function class or one of its bases, below Function itself, defines ``name``."""
     return _depth(cls, name) is not None
 
 
-def _depth(cls: Any, name: str) -> int | None:
+def _depth(cls: FunctionClass | type, name: str) -> int | None:
     """How far up the bases of ``cls`` a rule is defined; None if nowhere, or taken back by None."""
     for depth, base in enumerate(cls.__mro__):
         if base.__dict__.get("_is_root"):
@@ -32,31 +72,81 @@ def _depth(cls: Any, name: str) -> int | None:
     return None
 
 
-def has_rules(cls: Any) -> bool:
+def has_rules(cls: FunctionClass | type) -> bool:
     """Whether a Function class has a rule for its derivatives or for vmap."""
     return any(defines(cls, rule) for rule in ("vjp", "backward", "jvp", "jet", "vmap"))
 
 
-def check_spelling(cls: Any) -> None:
-    """Refuse what is spelt almost like a rule: it would never be called.
+ALMOST = 0.8  # the similarity, by difflib: that of "bakcward" and "backward" is 0.88
+
+
+def checked_signature(cls: FunctionClass) -> Signature | None:
+    """The `Signature` of a class, None if it has no forward.
 
     Raises:
-        RuleError: the class itself defines such a name.
+        RuleError: a rule is malformed, or a name is spelt almost like that of a rule, so that it would never
+            be called.
     """
-    known = (*RULES, *SETTINGS)
-    for name in cls.__dict__:
-        if name.startswith("_") or name in known:
-            continue
-        close = difflib.get_close_matches(name, known, n=1, cutoff=ALMOST)
-        if close:
+    name, own, known = cls.__name__, cls.__dict__, (*RULES, *SETTINGS)
+    for given in own:
+        close = difflib.get_close_matches(given, known, n=1, cutoff=ALMOST)
+        if close and given not in known and not given.startswith("_"):
             raise RuleError(
-                f"{cls.__name__}.{name} is never called: it is spelt almost like the rule "
+                f"{name}.{given} is never called: it is spelt almost like the rule "
                 f"{close[0]}. Did you mean {close[0]}? A helper may have that name with an underscore "
-                f"before it: _{name}"
+                f"before it: _{given}"
             )
-
-
-ALMOST = 0.8  # the similarity, by difflib: that of "bakcward" and "backward" is 0.88
+    for rule in RULES:
+        if own.get(rule) is not None and not isinstance(own[rule], (staticmethod, classmethod)):
+            raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")
+    if own.get("vjp") is not None and own.get("backward") is not None:
+        raise RuleError(
+            f"{name} defines both vjp and backward, which are two names of one rule: keep one"
+        )
+    if own.get("generate_vmap_rule") and defines(cls, "vmap"):
+        raise RuleError(f"{name} defines vmap and sets generate_vmap_rule = True: keep one of them")
+    if not defines(cls, "forward"):
+        return None
+    first = list(inspect.signature(cls.forward).parameters)[:3]
+    if first[:1] == ["self"] and "ctx" in first[1:2]:
+        raise RuleError(
+            f"{name}.forward has self: it is a static method, without self: "
+            f"forward({', '.join(first[1:])})"
+        )
+    signature = Signature(cls)
+    if signature.has_setup and first[:1] == ["ctx"]:
+        raise RuleError(
+            f"{name}.forward takes ctx, and there is a setup_context too: with setup_context, "
+            "forward takes the inputs alone; without it, forward(ctx, ...)"
+        )
+    names, count = signature.names, len(signature.names)
+    listed = ", ".join(names)
+    tangents, series = ", ".join([n + "_t" for n in names]), ", ".join([n + "_s" for n in names])
+    fixed = not signature.variadic
+    # The rule, whether it is to be checked, how many arguments it is called with, and how it is written.
+    for rule, is_there, expected, form in (
+        ("setup_context", signature.has_setup, 3, "(ctx, inputs, output)"),
+        (signature.vjp, bool(signature.vjp), 2, "(ctx, g)"),
+        ("jvp", signature.jvp and fixed, count + 1, f"(ctx, {tangents})"),
+        ("jet", signature.jet and fixed, count + 1, f"(ctx, {series})"),
+        ("sparsity", signature.sparsity and signature.plain == count, count, f"({listed})"),
+        (
+            "vmap",
+            signature.vmap and fixed,
+            count + 2 - len(signature.vmap_keywords),
+            f"(info, in_dims, {listed})",
+        ),
+    ):
+        if is_there:
+            or_more = rule == signature.vjp
+            least, most = arity(getattr(cls, rule))
+            if most < expected or (least > expected and not or_more):
+                written = ", ".join(inspect.signature(getattr(cls, rule)).parameters)
+                raise RuleError(
+                    f"{name}.{rule}({written}) takes {least if least > expected else most} positional "
+                    f"parameters, expected {expected}{' or more' if or_more else ''}: {rule}{form}"
+                )
+    return signature
 
 
 class Signature:
@@ -69,34 +159,14 @@ class Signature:
     the fast path (`fad.functions.fast_calls`); ``fast_rules``: the rules of such calls, once there was one.
     """
 
-    __slots__ = (
-        "combined",
-        "fast_rules",
-        "has_setup",
-        "is_fast",
-        "jet",
-        "jvp",
-        "names",
-        "plain",
-        "signature",
-        "sparsity",
-        "variadic",
-        "vjp",
-        "vjp_arity",
-        "vmap",
-        "vmap_keywords",
-    )
-
-    def __init__(self, cls: Any) -> None:
+    def __init__(self, cls: FunctionClass) -> None:
         self.has_setup = defines(cls, "setup_context")
         depths = {name: _depth(cls, name) for name in ("vjp", "backward")}
         known = {name: d for name, d in depths.items() if d is not None}
         self.vjp = min(known, key=lambda name: known[name]) if known else ""
         self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
-        self.jvp = defines(cls, "jvp")
-        self.jet = defines(cls, "jet")
-        self.vmap = defines(cls, "vmap")
-        self.sparsity = defines(cls, "sparsity")
+        self.jvp, self.jet = defines(cls, "jvp"), defines(cls, "jet")
+        self.vmap, self.sparsity = defines(cls, "vmap"), defines(cls, "sparsity")
         self.vmap_keywords = frozenset[str]()
         if self.vmap:
             rule = inspect.signature(cls.vmap).parameters.values()
@@ -112,9 +182,9 @@ class Signature:
         positional = sum(p.kind in _POSITIONAL for p in parameters)
         self.plain = len(parameters) if positional == len(parameters) else -1
         self.is_fast = bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
-        self.fast_rules: Any = None
+        self.fast_rules: UserRules | None = None
 
-    def _takes_context(self, cls: Any, parameters: list[inspect.Parameter]) -> bool:
+    def _takes_context(self, cls: FunctionClass, parameters: list[inspect.Parameter]) -> bool:
         """Whether the first of forward's parameters is the context.
 
         By its name, which may be that of the context in another rule; or because the body uses what
@@ -123,8 +193,8 @@ class Signature:
         if not parameters or parameters[0].kind not in _POSITIONAL:
             return False
         names = {"ctx", "context", "_ctx", "_", "self"}
-        for rule in (self.vjp, "jvp" if self.jvp else "", "jet" if self.jet else ""):
-            if rule:
+        for rule in (self.vjp, "jvp", "jet"):
+            if rule and defines(cls, rule):
                 names.add(next(iter(inspect.signature(getattr(cls, rule)).parameters), ""))
         if parameters[0].name in names:
             return True
@@ -132,8 +202,8 @@ class Signature:
         return code is not None and not _OF_CONTEXT.isdisjoint(code.co_names)
 
     def bind(
-        self, who: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        self, who: str, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], tuple[str, ...]]:
         """All arguments in order, defaults filled in, and the names of the keyword-only ones."""
         if not kwargs and len(args) == self.plain:
             return args, ()
@@ -167,7 +237,7 @@ _OF_CONTEXT = frozenset([name for name in vars(Context) if not name.startswith("
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def arity(f: Callable[..., Any]) -> tuple[int, float]:
+def arity(f: Callable[..., object]) -> tuple[int, float]:
     """The smallest and the largest number of positional arguments that ``f`` takes."""
     parameters = inspect.signature(f).parameters.values()
     positional = [p for p in parameters if p.kind in _POSITIONAL]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
 from fad.core import trees
-from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import bind, outlived, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Dims, MaybeValue, Value
 from fad.functions.context import VmapInfo
+from fad.functions.definitions import FunctionClass
 from fad.functions.rules import (
+    Body,
     CallRules,
+    Directions,
+    Grads,
     Needs,
+    Outcome,
     Saved,
     Values,
     avals_of,
@@ -62,17 +67,17 @@ class DerivativeRules(CallRules):
         return self.order is None
 
     @property
-    def direct(self) -> Callable[[Values], tuple[list[Any], Template]]:
+    def direct(self) -> Body:
         return self.forward
 
     @property
     def is_traceable(self) -> bool:
         return self.base.is_traceable
 
-    def bodies(self) -> list[Callable[..., Any]]:
+    def bodies(self) -> list[Callable[..., object]]:
         return self.base.bodies()
 
-    def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Any], Template]:
+    def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Value], Template]:
         """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
         n = len(self.counts)
         if given is None:
@@ -90,7 +95,7 @@ class DerivativeRules(CallRules):
         found = self.base.pushforward(saved, directions, self.order)
         if self.is_linear:
             found = [[t] for t in found]
-        without = saved.template.non_differentiable
+        without = saved.template.marks.non_differentiable
         result = [
             zeros(a) if t is None or k in without else t
             for k, (s, a) in enumerate(zip(found, saved.out_avals, strict=True))
@@ -106,27 +111,29 @@ class DerivativeRules(CallRules):
         return self.base.setup(values[:n], values[n : self.known], self.out_template, needs)
 
     def pushforward(
-        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+        self, saved: Saved, directions: Directions, order: int | None = None
     ) -> list[Any]:
         return push_through(self.forward, saved.values, directions)
 
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         values, known = saved.values, self.known
         if not self.is_linear:
             return pull_through(self.forward, values, cotangents, need)
-        grads: list[Any] = [None] * known
+        grads: Grads = [None] * known
         if any(need[:known]):  # differentiate the jvp body itself
             wanted = [*need[:known], *[False] * (len(need) - known)]
             grads = pull_through(self.forward, values, cotangents, wanted)[:known]
         if not any(need[known:]):
             return [*grads, *[None] * (len(need) - known)]
+        # In the tangents it is linear: the vjp of the call, from a cotangent for each of its outputs.
         inner = self._saved(values)
+        without = inner.template.marks.non_differentiable
         given = iter(cotangents)
         full = [next(given) if has else None for has in self.outputs]
-        full = [None if k in inner.template.non_differentiable else c for k, c in enumerate(full)]
+        full = [None if k in without else c for k, c in enumerate(full)]
         flags = iter(need[known:])
         wanted = [next(flags) if m else False for m in self.counts]
-        pulled: list[Any] = [None] * len(self.counts)
+        pulled: Grads = [None] * len(self.counts)
         if any([c is not None for c in full]):
             pulled = self.base.pullback(inner, full, wanted)
         return [*grads, *[g for g, m in zip(pulled, self.counts, strict=True) if m]]
@@ -137,7 +144,7 @@ class _BatchedNotes:
     """What the base saved, and where the batch dimension of each of its extras is."""
 
     inner: Saved
-    extra_dims: tuple[int | None, ...]
+    extra_dims: Dims
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,9 +152,9 @@ class BatchedRules(CallRules):
     """A call under vmap; outputs have the batch along dimension 0."""
 
     base: CallRules
-    dims: tuple[int | None, ...]
+    dims: Dims
     batch_size: int
-    axis_name: Any = None
+    axis_name: Hashable = None
     randomness: str = "error"
     first: int = 0
 
@@ -156,7 +163,7 @@ class BatchedRules(CallRules):
         return self.base.name
 
     @property
-    def function(self) -> Any:
+    def function(self) -> FunctionClass | None:
         return self.base.function
 
     @property
@@ -164,37 +171,31 @@ class BatchedRules(CallRules):
         return self.base.separates_outputs
 
     @property
-    def info(self) -> VmapInfo:
-        """The first argument of the user's vmap rule."""
-        return VmapInfo(self.batch_size, self.randomness)
-
-    @property
     def is_traceable(self) -> bool:
         return self.base.is_traceable
 
-    def bodies(self) -> list[Callable[..., Any]]:
+    def bodies(self) -> list[Callable[..., object]]:
         return self.base.bodies()
 
     def level(self) -> BatchLevel:
         """A fresh level to run the base's bodies in."""
         return BatchLevel(self.batch_size, self.axis_name, self.randomness, self.first)
 
-    def _inside(self, level: BatchLevel, values: Values) -> list[Any]:
+    def _inside(self, level: BatchLevel, values: Values) -> Grads:
         return [_batched(level, v, d) for v, d in zip(values, self.dims, strict=True)]
 
-    def forward(self, values: Values) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
         outs, template, _ = self._evaluate(values, lambda xs: (*self.base.forward(xs), None))
         return outs, template
 
-    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
+    def run(self, values: Values, needs: Needs = None) -> Outcome:
         return self._evaluate(values, lambda xs: self.base.run(xs, needs))
 
     @restores_modes
-    def _evaluate(
-        self, values: Values, run: Callable[[Values], tuple[list[Any], Template, Saved | None]]
-    ) -> tuple[list[Any], Template, Saved | None]:
+    def _evaluate(self, values: Values, run: Callable[[Values], Outcome]) -> Outcome:
         """By the user's vmap rule, or by ``run``, the body of the base, on batched values."""
-        batched = self.base.batch(values, self.dims, self.info)
+        info = VmapInfo(self.batch_size, self.randomness)
+        batched = self.base.batch(values, self.dims, info)
         if batched is not None:
             return (*batched, None)
         with self.level() as level:
@@ -212,14 +213,11 @@ class BatchedRules(CallRules):
 
     def _outside(self, level: BatchLevel, values: Values, outs: Values, inner: Saved) -> Saved:
         """What this call saves, from what the base saved inside of ``level``."""
-        extras: list[Any] = []
-        dims: list[int | None] = []
-        for x in inner.extras:
-            x = outlived(x)
-            batched = isinstance(x, Tensor) and x.level is level and x.aux is not None
-            dims.append(0 if batched else None)
-            extras.append(level.unwrap(x, 0 if batched else None))
-        notes = _BatchedNotes(inner.at((), (), ()), tuple(dims))
+        kept = [outlived(x) for x in inner.extras]
+        own = [isinstance(x, Tensor) and x.level is level and x.aux is not None for x in kept]
+        dims = tuple([0 if batched else None for batched in own])
+        extras = [level.unwrap(x, d) for x, d in zip(kept, dims)]
+        notes = _BatchedNotes(inner.at((), (), ()), dims)
         avals = avals_of(values), avals_of(outs)
         return Saved(values, outs, inner.template, *avals, notes, extras, inner.closed)
 
@@ -232,9 +230,7 @@ class BatchedRules(CallRules):
     def _at(self, level: BatchLevel, saved: Saved) -> Saved:
         inner = self.inner_saved(saved, level)
         outs = [_batched(level, o, 0) for o in saved.outs]
-        values, extras = self._inside(level, saved.values), inner.extras
-        # All of one level, so that a rule can differentiate in those that lanes share too.
-        return inner.at(_lifted(level, values), outs, _lifted(level, extras))
+        return inner.at(self._inside(level, saved.values), outs, inner.extras)
 
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         notes: _BatchedNotes = saved.notes
@@ -251,23 +247,18 @@ class BatchedRules(CallRules):
         return self.base.saved_for_backward(notes.inner)
 
     @restores_modes
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         with self.level() as level:
             cts = [_batched(level, c, 0) for c in cotangents]
             grads = self.base.pullback(self._at(level, saved), cts, need)
-            result: list[Any] = []
-            for g, d in zip(grads, self.dims, strict=True):
-                if g is None:
-                    result.append(None)
-                elif d is None:
-                    result.append(bind(_SUM_LANES, (level.unwrap(g, 0),)))
-                else:
-                    result.append(level.unwrap(g, d))
-            return result
+            return [
+                g if g is None else level.unwrap(g, d) if d is not None else _sum_lanes(level, g)
+                for g, d in zip(grads, self.dims, strict=True)
+            ]
 
     @restores_modes
     def pushforward(
-        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+        self, saved: Saved, directions: Directions, order: int | None = None
     ) -> list[Any]:
         with self.level() as level:
             pairs = zip(directions, self.dims, strict=True)
@@ -283,11 +274,12 @@ class BatchedRules(CallRules):
 _SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))
 
 
-def _batched(level: BatchLevel, x: Any, dim: int | None) -> Any:
+def _sum_lanes(level: BatchLevel, g: Value) -> Value:
+    """The gradient of an input that all lanes share."""
+    summed: Value = bind(_SUM_LANES, (level.unwrap(g, 0),))
+    return summed
+
+
+def _batched(level: BatchLevel, x: MaybeValue, dim: int | None) -> MaybeValue:
     """``x``, which has the batch along ``dim``, as a value inside of ``level``."""
     return x if x is None or dim is None else new_tensor(x, level, dim)
-
-
-def _lifted(level: BatchLevel, values: Values) -> list[Any]:
-    """``values``, where those that have a derivative are of ``level``."""
-    return [x if x is None or not is_inexact(x.dtype) else level.lift(x) for x in values]

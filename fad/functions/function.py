@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import abc
-import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from fad.core.borrowed import as_array
 from fad.core.caches import Table
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.errors import RuleError
 from fad.functions import fast_calls
 from fad.functions.calls import FunctionOp
@@ -24,13 +24,12 @@ from fad.functions.definitions import (
     RULES,
     SETTINGS,
     Signature,
-    arity,
-    check_spelling,
+    checked_signature,
     defines,
     has_rules,
 )
 from fad.functions.nodes import FunctionNode
-from fad.functions.templates import ARRAYS, Template, split
+from fad.functions.templates import ARRAYS, SINGLE, Template, split
 from fad.functions.user_rules import UserRules
 from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain, attach_peer
@@ -46,13 +45,13 @@ __all__ = ["Context", "Function", "VmapInfo"]
 _READ = frozenset([*RULES, *SETTINGS, "_plain_forward"])
 
 
-def _forget(cls: Any) -> None:
+def _forget(cls: _FunctionType) -> None:
     """Have the signature of a class, and of those made from it, read again at the next call."""
-    for kept in ("_known_signature", "_mixed_signature"):
-        if kept in cls.__dict__:
-            delattr(cls, kept)
-    for made_from_it in cls.__subclasses__():
-        _forget(made_from_it)
+    if "_known_signature" in cls.__dict__:
+        del cls._known_signature
+    made_from_it: list[Any] = cls.__subclasses__()
+    for each in made_from_it:
+        _forget(each)
 
 
 class _FunctionType(abc.ABCMeta):
@@ -68,9 +67,11 @@ class _FunctionType(abc.ABCMeta):
         Raises:
             RuleError: a rule is malformed.
         """
-        return cls.__dict__.get("_known_signature") or _signature_of(cls)
+        return _signature_of(cls)
 
-    def __setattr__(cls, name: str, value: Any) -> None:
+    _known_signature: Signature | None  # once it was read; None if there is no forward
+
+    def __setattr__(cls, name: str, value: object) -> None:
         if name in RULES and isinstance(value, types.FunctionType):
             value = staticmethod(value)  # as which it is called in either case
         super().__setattr__(name, value)
@@ -143,8 +144,7 @@ class Function(metaclass=_FunctionType):
     """
 
     _is_root = True
-    _known_signature: Signature  # once it was read
-    _mixed_signature: tuple[Any, Signature | None]  # in its place, where a base is no Function
+    _mixed: list[object]  # what its bases defined then that are no Functions
     _plans: Table
     _backward_cls: type[FunctionNode]  # of the nodes that record its calls
     _plain_forward = False  # with ``jax_rules``: forward differs where no input needs a gradient
@@ -159,7 +159,7 @@ class Function(metaclass=_FunctionType):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _read_signature(cls)
+        _signature_of(cls, True)
 
     @apply_method
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -173,14 +173,13 @@ class Function(metaclass=_FunctionType):
             RuleError: a body returned something of the wrong form, leaves JAX where it must not, or
                 closes over a value that a running transform tracks.
         """
-        signature = cls.__dict__.get("_known_signature") or _signature_of(cls)
+        signature = cls.__dict__.get("_known_signature")
+        if signature is None or cls._mixed:
+            signature = _signature_of(cls)
         if signature.is_fast and not kwargs and len(args) == signature.plain:
             found = fast_calls.call(cls, args, signature)
-            if type(found) is Tensor:
-                return found
             if found is not None:
-                template, outs = found
-                return _result(cls.__name__, template, outs, args)
+                return _result(cls.__name__, *found, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
         arrays, template = split(bound, leaves)
@@ -190,50 +189,51 @@ class Function(metaclass=_FunctionType):
         return _result(cls.__name__, op.ran.template, outs, arrays)
 
 
-def _signature_of(cls: Any) -> Signature:
-    """The signature of a class that was not checked when it was made, may have changed since, or did.
+_NUMBERS = (*ARRAYS, float, complex)
+_HOST = (np.ndarray, np.generic, float, complex)
 
-    It had no forward, or one of its bases is no Function, or has an ``__init_subclass__`` that does not call
-    the next one.
+
+def _signature_of(cls: Any, may_lack_forward: bool = False) -> Signature:
+    """The signature of a class, which is checked where it was not since it has changed.
+
+    Nothing says when bases change that are no Functions: what they define is compared at each call.
     """
-    mixed, signature = cls.__dict__.get("_mixed_signature") or (None, None)
-    if mixed is None or mixed != _mixed_in(cls):
-        signature = _read_signature(cls)
-    if signature is None:
-        raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
-    return signature
-
-
-def _read_signature(cls: Any) -> Signature | None:
-    """Check a class and read its signature, None if it has no forward."""
-    mixed = _mixed_in(cls)
-    signature = _check_class(cls)
-    if mixed:
-        cls._mixed_signature = mixed, signature
-    elif signature is not None:
-        cls._known_signature = signature
-    return signature
-
-
-def _mixed_in(cls: Any) -> list[Any]:
-    """What bases that are no Functions define: nothing says when that changes."""
-    bases = [
-        b
-        for b in cls.__mro__
-        if not isinstance(b, _FunctionType) and b.__module__ not in ("abc", "builtins", "typing")
+    mixed = [
+        base.__dict__.get(name)
+        for base in cls.__mro__
+        if not isinstance(base, _FunctionType) and base.__module__ not in _OF_PYTHON
+        for name in (*RULES, *SETTINGS)
     ]
-    return [b.__dict__.get(name) for b in bases for name in (*RULES, *SETTINGS)]
+    own = cls.__dict__
+    if "_known_signature" not in own or own["_mixed"] != mixed:
+        signature = checked_signature(cls)
+        cls._plans = Table(1024)
+        if signature is not None and "_backward_cls" not in own:
+            members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
+            cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionNode,), members)
+        cls._mixed, cls._known_signature = mixed, signature
+    if cls._known_signature is None and not may_lack_forward:
+        raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
+    known: Signature = cls._known_signature
+    return known
 
 
-def _result(name: str, template: Template, outs: list[Any], arrays: Sequence[Any]) -> Any:
-    """What a call returns, from its outputs."""
-    if template.aliases:
-        outs = _write_back(name, template, arrays, outs)
-    for v in template.views:
+_OF_PYTHON = ("abc", "builtins", "typing")
+
+
+def _result(name: str, template: Template, outs: list[Any], args: Sequence[Any]) -> PyTree:
+    """What a call returns: inputs that it changed are written to, and views share storage with theirs."""
+    if template is SINGLE:  # most are: one array, unmarked
+        return outs[0]
+    marks = template.marks
+    for k, i in enumerate(marks.aliases):
+        if i is not None and isinstance(args[i], Tensor):
+            outs[k] = overwrite_from(args[i], outs[k], name)
+    for v in marks.views:
         if v.chain is None:
             outs[v.at] = outs[v.of]
             continue
-        out, x = outs[v.at], outs[v.of] if v.of_output else arrays[v.of]
+        out, x = outs[v.at], outs[v.of] if v.of_output else args[v.of]
         if not isinstance(x, Tensor):
             continue
         own = False  # whether it has a history or tangent of its own, which a write to x leaves as it is
@@ -242,86 +242,5 @@ def _result(name: str, template: Template, outs: list[Any], arrays: Sequence[Any
         if v.detached or own:
             attach_peer(out, x, () if v.as_is else v.chain)
         else:
-            slots = template.slots
-            attach_chain(out, x, v.chain, v.at if slots is None else slots[v.at])
+            attach_chain(out, x, v.chain, template.slots[v.at])
     return template.combine(outs)
-
-
-_NUMBERS = (*ARRAYS, float, complex)
-_HOST = (np.ndarray, np.generic, float, complex)
-
-
-def _write_back(
-    name: str, template: Template, args: Sequence[Any], outs: Sequence[Any]
-) -> list[Any]:
-    """Overwrite inputs that were changed in place (``mark_dirty``) from their outputs, and return them."""
-    results = list(outs)
-    for k, i in enumerate(template.aliases):
-        if i is None or not isinstance(args[i], Tensor):
-            continue
-        results[k] = overwrite_from(args[i], outs[k], name)
-    return results
-
-
-def _check_class(cls: Any) -> Signature | None:
-    """The checks of a class, when it was made and after it has changed; gives its signature."""
-    name, own = cls.__name__, cls.__dict__
-    check_spelling(cls)
-    for rule in RULES:
-        if own.get(rule) is not None and not isinstance(own[rule], (staticmethod, classmethod)):
-            raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")
-    if own.get("vjp") is not None and own.get("backward") is not None:
-        raise RuleError(
-            f"{name} defines both vjp and backward, which are two names of one rule: keep one"
-        )
-    if own.get("generate_vmap_rule") and defines(cls, "vmap"):
-        raise RuleError(f"{name} defines vmap and sets generate_vmap_rule = True: keep one of them")
-    if not defines(cls, "forward"):
-        return None
-    first = list(inspect.signature(cls.forward).parameters)[:3]
-    if first[:1] == ["self"] and "ctx" in first[1:2]:
-        raise RuleError(
-            f"{name}.forward has self: it is a static method, without self: "
-            f"forward({', '.join(first[1:])})"
-        )
-    cls._plans = Table(1024)
-    if "_backward_cls" not in own:
-        members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
-        cls._backward_cls = type(f"{name}Backward", (FunctionNode,), members)
-    signature = Signature(cls)
-    if signature.has_setup:
-        _check_arity(cls, "setup_context", 3, "(ctx, inputs, output)")
-        if next(iter(inspect.signature(cls.forward).parameters), "") == "ctx":
-            raise RuleError(
-                f"{name}.forward takes ctx, and there is a setup_context too: with setup_context, "
-                "forward takes the inputs alone; without it, forward(ctx, ...)"
-            )
-    if signature.vjp:
-        _check_arity(cls, signature.vjp, 2, "(ctx, g)", or_more=True)
-    if not signature.variadic:
-        names, count = signature.names, len(signature.names)
-        listed, keywords = ", ".join(names), len(signature.vmap_keywords)
-        if signature.jvp:
-            _check_arity(cls, "jvp", count + 1, f"(ctx, {_suffixed(names, '_t')})")
-        if signature.jet:
-            _check_arity(cls, "jet", count + 1, f"(ctx, {_suffixed(names, '_s')})")
-        if signature.sparsity and signature.plain == count:
-            _check_arity(cls, "sparsity", count, f"({listed})")
-        if signature.vmap:
-            _check_arity(cls, "vmap", count + 2 - keywords, f"(info, in_dims, {listed})")
-    return signature
-
-
-def _suffixed(names: Sequence[str], suffix: str) -> str:
-    return ", ".join([n + suffix for n in names])
-
-
-def _check_arity(cls: Any, rule: str, count: int, form: str, or_more: bool = False) -> None:
-    f: Callable[..., Any] = getattr(cls, rule)
-    least, most = arity(f)
-    if most < count or (least > count and not or_more):
-        names = ", ".join(inspect.signature(f).parameters)
-        raise RuleError(
-            f"{cls.__name__}.{rule}({names}) takes {least if least > count else most} positional "
-            f"parameters, expected {count}{' or more' if or_more else ''}: {rule}{form}"
-        )

@@ -2,6 +2,11 @@
 
 NOTE [the native primitive]
 
+    F = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0j * g)
+    assert jax.grad(jax.checkpoint(lambda x: F.apply(x * (1.0 + 0j)).imag))(1.0) == -7.0
+    assert "fad_call" in str(jax.make_jaxpr(F.apply)(1.0))
+    assert "fad_call" not in jax.jit(F.apply).lower(1.0).as_text()
+
 A call binds ``fad_call``. Its jvp rule binds it again on the tangents, with `DerivativeRules`: that evaluates
 as the user's jvp. JAX's reverse mode is linearize-and-transpose, and a call of linear `DerivativeRules`
 transposes as the user's vjp; under ``jax.checkpoint`` too, because it is what is left after partial
@@ -15,14 +20,13 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fad.core.avals import aval_of, struct_of
-from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     Zero,
     define_primitive,
@@ -33,15 +37,11 @@ from fad.core.jaxapi import (
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import conjugate
+from fad.core.types import Array, JaxEquation, JaxProgram, Operand
 from fad.errors import RuleError
-from fad.functions.closures import (
-    checked_arrays,
-    closure_error,
-    is_tracer,
-    noting_leaves,
-)
+from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
-from fad.functions.rules import CallRules
+from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
 from fad.levels.randomness import draws, note_call
 
@@ -50,77 +50,79 @@ __all__ = ["call", "is_traced"]
 call_p = new_primitive("fad_call", expensive=True)
 
 
-def is_traced(values: Sequence[Any]) -> bool:
+def is_traced(values: Sequence[object]) -> bool:
     """Whether a JAX transform traces one of ``values``."""
     return any([isinstance(v, jax.core.Tracer) for v in values])
 
 
-def call(rules: CallRules, values: Sequence[Any]) -> tuple[list[Any], Template]:
+def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
-    values = _vary([jnp.asarray(v) for v in values])
-    _, template, body = _abstract(rules, tuple([aval_of(v) for v in values]))
-    if body is not None:
-        note_call(rules.name)
-    return call_p.bind(*values, rules=rules), template
-
-
-def _vary(values: list[Any]) -> list[Any]:
-    """Under ``shard_map``, what is the same on all devices made to vary as the other operands do.
-
-    JAX's own primitives do this too; its transpose sums a gradient over the devices.
-    """
-    every = [varying_axes(aval_of(v)) for v in values]
-    axes = frozenset().union(*every)
-    return [
+    arrays = [jnp.asarray(v) for v in values]
+    # Under shard_map, what is the same on all devices is made to vary as the other operands do. JAX's own
+    # primitives do this too; its transpose sums a gradient over the devices.
+    every = [varying_axes(aval_of(v)) for v in arrays]
+    axes: frozenset[Hashable] = frozenset().union(*every)
+    arrays = [
         jax.lax.pcast(v, tuple(axes - own), to="varying") if axes - own else v
-        for v, own in zip(values, every, strict=True)
+        for v, own in zip(arrays, every, strict=True)
     ]
+    abstract = _abstract(rules, tuple(map(aval_of, arrays)))
+    if abstract.drawing is not None:
+        note_call(rules.name)
+    return call_p.bind(*arrays, rules=rules), abstract.template
 
 
-def _run(*values: Any, rules: CallRules) -> list[Any]:
+def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
+    """The array outputs of a body, and the structure around them."""
     with traced_by_jax(), noting_leaves() as leaves:
-        outs, _ = rules.forward(values)
-    outs = [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)]
-    if is_traced(outs) and not is_traced(values):
+        outs, template = rules.forward(values)
+    return [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)], template
+
+
+def _run(*values: Any, rules: CallRules) -> list[Array]:
+    arrays, _ = _body(rules, values)
+    if is_traced(arrays) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
-    return outs
+    return arrays
+
+
+class _Abstract(NamedTuple):
+    """The avals and the structure of the outputs of a call; its body, if that draws random numbers."""
+
+    avals: list[Any]
+    template: Template
+    drawing: JaxProgram | None
 
 
 @functools.lru_cache(maxsize=4096)
-def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> tuple[list[Any], Template, Any]:
-    """Avals and structure of the outputs, and the body's jaxpr if it draws random numbers, else None."""
+def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
+    """What is known of a call before it runs."""
     if isinstance(rules, DerivativeRules) and rules.is_linear:
         operands = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
-        return tangents, Template.flat_of(len(tangents)), None
+        return _Abstract(tangents, Template.flat_of(len(tangents)), None)
     template: list[Template] = []
 
-    def body(*values: Any) -> list[Any]:
-        with noting_leaves() as leaves:
-            outs, found = rules.forward(values)
+    def body(*values: Array) -> list[Array]:
+        arrays, found = _body(rules, values)
         template[:] = [found]
-        return [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)]
+        return arrays
 
-    with traced_by_jax():
-        closed = jax.make_jaxpr(body)(*avals)
+    closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
     drawing = closed if draws(closed.jaxpr) else None
-    return list(closed.out_avals), template[0], drawing
+    return _Abstract(list(closed.out_avals), template[0], drawing)
 
 
-def _abstract_eval(*avals: Any, rules: CallRules) -> list[Any]:
-    return _abstract(rules, avals)[0]
-
-
-def _jvp(primals: Any, tangents: Any, *, rules: CallRules) -> tuple[Any, Any]:
-    _, template, _ = _abstract(rules, tuple([aval_of(p) for p in primals]))
+def _jvp(
+    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules
+) -> tuple[list[Array], list[Any]]:
+    template = _abstract(rules, tuple(map(aval_of, primals))).template
     outs = call_p.bind(*primals, rules=rules)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
-    differentiable = tuple(
-        [is_inexact(o.dtype) and k not in template.non_differentiable for k, o in enumerate(outs)]
-    )
+    differentiable = template.differentiable(outs)
     zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
     if not any(mask) or not any(differentiable):
         return outs, zeros
@@ -130,7 +132,7 @@ def _jvp(primals: Any, tangents: Any, *, rules: CallRules) -> tuple[Any, Any]:
     return outs, [next(out_t) if x else z for x, z in zip(differentiable, zeros, strict=True)]
 
 
-def _transpose(cotangents: Any, *operands: Any, rules: CallRules) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> list[Any]:
     """Of a derivative, the vjp rule; of another call, that of its body, as for JAX's ``custom_jvp``."""
     need = [is_undefined_primal(v) for v in operands]
     values = [None if n else v for v, n in zip(operands, need, strict=True)]
@@ -139,7 +141,7 @@ def _transpose(cotangents: Any, *operands: Any, rules: CallRules) -> list[Any]:
         base = base.base
     if not isinstance(base, DerivativeRules) or not base.is_linear:
 
-        def body(*xs: Any) -> list[Any]:
+        def body(*xs: Array) -> list[Array]:
             given = iter(xs)
             return _run(*[next(given) if n else v for n, v in zip(need, values)], rules=rules)
 
@@ -166,7 +168,9 @@ def _transpose(cotangents: Any, *operands: Any, rules: CallRules) -> list[Any]:
     return result
 
 
-def _batch(axis_data: Any, values: Any, dims: Any, *, rules: CallRules) -> tuple[Any, Any]:
+def _batch(
+    axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, rules: CallRules
+) -> tuple[list[Array], Sequence[int | None]]:
     if all([d is None for d in dims]):
         outs = call_p.bind(*values, rules=rules)
         return outs, [None] * len(outs)
@@ -176,10 +180,16 @@ def _batch(axis_data: Any, values: Any, dims: Any, *, rules: CallRules) -> tuple
     return outs, [0] * len(outs)
 
 
-def _drawing(eqn: Any) -> Any:
-    """The body of what an equation calls, if it draws random numbers, else None."""
-    return _abstract(eqn.params["rules"], tuple([v.aval for v in eqn.invars]))[2]
+def _drawing(eqn: JaxEquation) -> JaxProgram | None:
+    return _abstract(eqn.params["rules"], tuple([v.aval for v in eqn.invars])).drawing
 
 
-define_primitive(call_p, _run, _abstract_eval, jvp=_jvp, transpose=_transpose, batch=_batch)
+define_primitive(
+    call_p,
+    _run,
+    lambda *avals, rules: _abstract(rules, avals).avals,
+    jvp=_jvp,
+    transpose=_transpose,
+    batch=_batch,
+)
 call_p.drawing = _drawing

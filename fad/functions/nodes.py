@@ -13,9 +13,11 @@ from fad.core.borrowed import as_array
 from fad.core.level import Level, outlived, traced_by_jax
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor
+from fad.core.types import JaxBody, MaybeValue
 from fad.functions.closures import checked_arrays, noting_leaves, without_leaves
-from fad.functions.context import INPUT, OUTPUT, Ref
-from fad.functions.rules import CallRules, Saved
+from fad.functions.context import INPUT, OUTPUT, Context, Ref
+from fad.functions.definitions import FunctionClass
+from fad.functions.rules import CallRules, Grads, Saved, Values
 from fad.levels.randomness import draws
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
@@ -31,17 +33,17 @@ class FunctionNode(SavingNode):
     """A recorded call of a Function: its vjp rule runs in the backward pass.
 
     ``saved`` is what the rule reads; its arrays are the ``values`` of the node. ``mask`` says which inputs
-    required grad. ``slots`` are the places of the arrays among all outputs, None if all are arrays: for what
-    is none the gradient is None. Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls``
-    is the Function.
+    required grad. ``slots`` are the places of the arrays among all ``outputs``: for what is none the gradient
+    is None. ``lock`` is around the rule, which is Python and may keep state on ctx, and around its release.
+    Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls`` is the Function.
     """
 
-    _forward_cls: ClassVar[Any] = None
+    _forward_cls: ClassVar[FunctionClass | None] = None
 
     __slots__ = ("avals", "lock", "mask", "outputs", "rules", "saved", "slots")
 
     def __init__(
-        self, level: Level, rules: CallRules, args: Sequence[Any], mask: list[bool], saved: Saved
+        self, level: Level, rules: CallRules, args: Values, mask: list[bool], saved: Saved
     ) -> None:
         edges: list[tuple[Node, int] | None] = []
         kept: list[Any] = []
@@ -51,17 +53,17 @@ class FunctionNode(SavingNode):
         self._start(level, edges)
         self.rules = rules
         self.mask = mask
-        self.slots = slots = saved.template.slots
-        self.outputs = len(saved.outs) if slots is None else len(saved.template.leaves)
+        self.slots = saved.template.slots
+        self.outputs = len(saved.template.leaves)
         self.avals = saved.out_avals
-        self.lock: threading.RLock | None = None
+        self.lock = threading.RLock()
         self.saved: Saved | None = saved
         self._keep(kept)
         if level is ROOT:
             saved.args = kept
 
     @property
-    def values(self) -> list[Any] | None:  # type: ignore[override]
+    def values(self) -> list[Any] | None:
         saved = self.saved
         return None if saved is None else [*saved.values, *saved.outs, *saved.extras]
 
@@ -72,7 +74,7 @@ class FunctionNode(SavingNode):
 
     @property
     def kept_outputs(self) -> Sequence[int]:  # type: ignore[override]
-        return range(self.outputs) if self.slots is None else self.slots
+        return self.slots
 
     def of_hooks(self) -> Collection[int] | None:
         assert self.saved is not None
@@ -99,11 +101,11 @@ class FunctionNode(SavingNode):
         found = self.rules.saved_for_backward(self.saved) or ()
         return tuple([SavedTensor(self, functools.partial(self._raw, x)) for x in found])
 
-    def _raw(self, x: Any) -> Any:
+    def _raw(self, x: object) -> object:
         return self.packed_value(self._number(x)) if type(x) is Ref else x
 
-    def packed_value(self, k: int) -> Any:
-        with _lock_of(self):
+    def packed_value(self, k: int) -> object:
+        with self.lock:
             return super().packed_value(k)
 
     def name(self) -> str:
@@ -119,33 +121,21 @@ class FunctionNode(SavingNode):
 
     def metadata_of_inputs(self) -> list[InputMetadata]:
         where = self._own_sharding()
-        known = [InputMetadata(a.shape, a.dtype, where) for a in self.avals]
-        if self.slots is None:
-            return known
         found = [InputMetadata((), np.dtype(np.float32), where)] * self.outputs
-        for s, m in zip(self.slots, known, strict=True):
-            found[s] = m
+        for s, a in zip(self.slots, self.avals, strict=True):
+            found[s] = InputMetadata(a.shape, a.dtype, where)
         return found
 
-    def slot(self, k: int) -> int:
-        """The place of the array output ``k``."""
-        return k if self.slots is None else self.slots[k]
-
-    def _of_arrays(self, cotangents: Sequence[Any]) -> Sequence[Any]:
-        """The cotangents of the array outputs."""
-        return cotangents if self.slots is None else [cotangents[s] for s in self.slots]
-
-    def run(
-        self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
-    ) -> Sequence[Any]:
-        with _lock_of(self):
+    def run(self, cotangents: Values, need: tuple[bool, ...], create_graph: bool) -> Grads:
+        with self.lock:
             saved = self._opened(create_graph)
+            given = [cotangents[s] for s in self.slots]
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
             if create_graph or self.level is ROOT:
-                grads = self.rules.pullback(saved, self._of_arrays(cotangents), wanted)
+                grads = self.rules.pullback(saved, given, wanted)
             else:  # levels below record
                 with noting_leaves() as leaves:
-                    grads = self.rules.pullback(saved, self._of_arrays(cotangents), wanted)
+                    grads = self.rules.pullback(saved, given, wanted)
                 grads = [without_leaves(g, leaves) for g in grads]
             if create_graph:
                 return grads
@@ -166,14 +156,13 @@ class FunctionNode(SavingNode):
         return saved
 
     @property
-    def saved_tensors(self) -> tuple[Any, ...]:
+    def saved_tensors(self) -> tuple[MaybeValue, ...]:
         """What the call saved for backward, with its history.
 
         Raises:
             GradientError: a backward pass has freed it.
         """
-        found: tuple[Any, ...] = self._context().saved_tensors
-        return found
+        return self._context().saved_tensors
 
     def __getattr__(self, name: str) -> Any:
         """``needs_input_grad``, ``saved_data``, and what the body set on its ctx."""
@@ -181,9 +170,9 @@ class FunctionNode(SavingNode):
             raise AttributeError(f"{self.name()} has no attribute {name!r}")
         return getattr(self._context(), name)
 
-    def _context(self) -> Any:
+    def _context(self) -> Context:
         """The ctx of the call, as the vjp rule gets it where the pass is recorded."""
-        with _lock_of(self):
+        with self.lock:
             return self.rules.context(self._opened(True), self.mask)
 
     def part(self) -> Part | None:
@@ -195,18 +184,18 @@ class FunctionNode(SavingNode):
         if key is None or self.written or versions_of(self.tensors) != self.versions:
             return None
         rules, mask, without = self.rules, self.mask, saved.at((), (), ())
-        arrays = self.slots or range(self.outputs)
+        slots = self.slots
         counts = [[x is not None for x in xs] for xs in (saved.values, saved.outs, saved.extras)]
 
-        def pull(
-            operands: Sequence[Any], cotangents: Sequence[Any], need: Sequence[bool]
-        ) -> Sequence[Any]:
+        def pull(operands: Values, cotangents: Values, need: Sequence[bool]) -> Grads:
             rest = iter(operands)
             inner = without.at(*[[next(rest) if c else None for c in cs] for cs in counts])
             wanted = [n and m for n, m in zip(need, mask, strict=True)]
             with traced_by_jax():
-                grads = rules.pullback(inner, [cotangents[k] for k in arrays], wanted)
-                return [None if g is None else _array(rules, g) for g in grads]
+                grads = rules.pullback(inner, [cotangents[s] for s in slots], wanted)
+                return [
+                    None if g is None else as_array(checked_arrays(rules, [g])[0]) for g in grads
+                ]
 
         return Part(
             (rules, key, tuple(mask), *map(tuple, counts)),
@@ -226,38 +215,22 @@ class FunctionNode(SavingNode):
         for k, (old, new) in enumerate(zip(saved.extras, again.extras, strict=True)):
             if isinstance(new, Tensor) and new.level is self.level and new.requires_grad:
                 extras[k] = t = alias(self.level.lift(old))
-                t._requires_grad, (t.node, t.output_nr) = True, gradient_edge(new)
+                t._requires_grad, (t._node, t._output_nr) = True, gradient_edge(new)
         return saved.at(saved.values, saved.outs, extras)
 
     def release_variables(self) -> None:
-        with _lock_of(self):
+        with self.lock:
             self.saved = None
             self.tensors = []
             self.versions = None
 
 
-def _with_values(saved: Saved, values: Sequence[Any]) -> Saved:
+def _with_values(saved: Saved, values: Values) -> Saved:
     """``saved`` with other arrays, in the order of a node's values."""
     first, last = len(saved.values), len(saved.values) + len(saved.outs)
     return saved.at(values[:first], values[first:last], values[last:])
 
 
-def _draws_nothing(jaxpr: Any) -> bool:
+def _draws_nothing(jaxpr: JaxBody) -> bool:
     """Whether a program draws no random numbers: each lane of a vmap may have to draw its own."""
     return not draws(jaxpr)
-
-
-def _array(rules: CallRules, x: Any) -> Any:
-    return as_array(checked_arrays(rules, [x])[0])
-
-
-_making_locks = threading.RLock()
-
-
-def _lock_of(node: FunctionNode) -> threading.RLock:
-    """The lock around a node's rule and its release: the rule is Python, and may keep state on ctx."""
-    if node.lock is None:
-        fresh = threading.RLock()
-        with _making_locks:
-            node.lock = node.lock or fresh
-    return node.lock

@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import jax
 
 from fad.core import trees
-from fad.core.borrowed import as_array
 from fad.core.level import bind
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree, Value
 from fad.errors import GradientError
 from fad.functions.calls import FunctionOp
+from fad.functions.check_results import as_value
 from fad.functions.closures import is_plain
 from fad.functions.context import Context, Notes
-from fad.functions.rules import CallRules, Saved, Values
+from fad.functions.rules import CallRules, Directions, Saved, Values
 from fad.functions.templates import Template, split
 from fad.tape.grad_mode import no_grad
 from fad.views.make_view import stop_gradient
@@ -25,7 +26,7 @@ from fad.views.make_view import stop_gradient
 __all__ = ["once_differentiable"]
 
 
-def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
+def once_differentiable(vjp: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Decorator for a vjp (backward) rule whose result must not be differentiated again.
 
     The rule runs without recording, on values that nothing tracks, so it may leave JAX. To
@@ -48,7 +49,7 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(vjp)
-    def wrapper(ctx: Context, *cotangents: Any) -> Any:
+    def wrapper(ctx: Context, *cotangents: PyTree) -> PyTree:
         notes, kept, _ = Notes.take(ctx, {}, _ARRAYS)
         leaves, structure = trees.flatten(cotangents)
         operands = [*kept, *[x for x in leaves if isinstance(x, _ARRAYS)]]
@@ -62,9 +63,8 @@ def once_differentiable(vjp: Callable[..., Any]) -> Callable[..., Any]:
         with no_grad():
             grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
         arrays, template = split(grads)
-        arrays = [x if isinstance(x, _ARRAYS) else as_array(x) for x in arrays]
         once = FunctionOp(_Once(len(arrays), vjp.__qualname__))
-        return template.combine(bind(once, [*arrays, *operands]))
+        return template.combine(bind(once, [*map(as_value, arrays), *operands]))
 
     wrapper.once_differentiable = True  # type: ignore[attr-defined]
     return wrapper
@@ -81,7 +81,7 @@ class _Once(CallRules):
     rule: str
     name = "once_differentiable"
 
-    def forward(self, values: Values) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
         return list(values[: self.count]), Template.flat_of(self.count)
 
     def _refuse(self) -> NoReturn:
@@ -90,10 +90,10 @@ class _Once(CallRules):
             "@once_differentiable. Leave the mark out if the rule is written with fad.numpy."
         )
 
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> NoReturn:
         self._refuse()
 
     def pushforward(
-        self, saved: Saved, directions: Sequence[Any], order: int | None = None
-    ) -> list[Any]:
+        self, saved: Saved, directions: Directions, order: int | None = None
+    ) -> NoReturn:
         self._refuse()

@@ -2,9 +2,14 @@
 
 NOTE [rules are closed]
 
-A `Rules` says how one call is evaluated, pushed forward and pulled back. What a user wrote
+    F = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0 * g)  # not the derivative of the body
+    assert fad.grad(lambda v: fad.vmap(F.apply)(v).sum())(array)[0] == 7.0
+    assert fad.jvp(fad.vmap(F.apply), (array,), (array,))[1][0] == 7.0 * array[0]
+    assert jax.vmap(jax.grad(F.apply))(array)[0] == 7.0
+
+A `CallRules` says how one call is evaluated, pushed forward and pulled back. What a user wrote
 (`UserRules`, `JaxRules`) is one kind; the others (`fad.functions.derived_rules`) are made from it and are
-Rules again:
+CallRules again:
 
 * `BatchedRules`, the call under vmap: the user's vmap rule, or the body run on batched values; it
   pulls back by the user's vjp, batched.
@@ -18,10 +23,17 @@ JAX alike, which bind the same objects. All methods work on flat lists of values
 
 NOTE [missing rules]
 
+    F = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0 * g)
+    G = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * t)
+    assert fad.jvp(F.apply, (1.0,), (1.0,))[1] == fad.grad(G.apply)(1.0) == 7.0
+    H = function(forward=lambda x: x * 2.0, vjp=lambda ctx, g: 7.0 * fad.stop_gradient(g))
+    fad.jvp(H.apply, (1.0,), (1.0,))  # raises GradientError
+
 A rule that the user did not write is derived from those that are there: jvp from vjp by
 transposing twice (the pullback is linear in the cotangent, at which it is differentiated does not
 matter), vjp from jvp by transposing, both from the forward body by differentiating it. A jet rule of
-order 1 is a jvp rule.
+order 1 is a jvp rule. A rule that makes a constant of what it is given would transpose to zero; so the level
+at which it is transposed notes that, and the derived rule is refused.
 """
 
 from __future__ import annotations
@@ -29,15 +41,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import restores_modes, state
 from fad.core.tensor import Tensor
+from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, Value
 from fad.errors import GradientError
-from fad.functions.context import VmapInfo
+from fad.functions.context import Context, VmapInfo
+from fad.functions.definitions import FunctionClass
 from fad.functions.templates import Template
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import pull_back
@@ -45,10 +59,12 @@ from fad.tape.recorder import GradLevel
 
 __all__ = [
     "CallRules",
+    "Directions",
+    "Grads",
     "Needs",
+    "Outcome",
     "Saved",
     "Values",
-    "avals_of",
     "pull_through",
     "push_through",
     "transpose_pullback",
@@ -56,8 +72,15 @@ __all__ = [
 ]
 
 
-Values = Sequence[Any]  # inputs or outputs of a call, of any level
-Needs = Sequence[bool] | None  # of which inputs a gradient may be wanted
+Values: TypeAlias = Sequence[
+    Any
+]  # inputs or outputs of a call, of any level; None: no rule reads it
+Needs: TypeAlias = Sequence[bool] | None  # of which inputs a gradient may be wanted
+Grads: TypeAlias = list[MaybeValue]
+# For each input or output its tangent; or with an order, a list of its derivatives along a curve.
+Directions: TypeAlias = Sequence[Any]
+# A body, run: its array outputs, and the structure around them.
+Body: TypeAlias = Callable[[Values], tuple[list[Value], Template]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -76,26 +99,22 @@ class Saved:
     values: Values
     outs: Values
     template: Template
-    in_avals: Sequence[Any]
-    out_avals: Sequence[Any]
+    in_avals: Sequence[Aval]
+    out_avals: Sequence[Aval]
     notes: Any = None
-    extras: Sequence[Any] = ()
+    extras: Values = ()
     closed: bool = True
-    args: Sequence[Any] = ()
+    args: Values = ()
     plain: bool = False
 
-    def at(self, values: Values, outs: Values, extras: Sequence[Any]) -> Saved:
+    def at(self, values: Values, outs: Values, extras: Values) -> Saved:
         """The same for the call at another level."""
-        return Saved(
-            values,
-            outs,
-            self.template,
-            self.in_avals,
-            self.out_avals,
-            self.notes,
-            extras,
-            self.closed,
-        )
+        avals = self.in_avals, self.out_avals
+        return Saved(values, outs, self.template, *avals, self.notes, extras, self.closed)
+
+
+# What `CallRules.run` gives: outputs, their structure, and what was saved for the rules, if it was.
+Outcome: TypeAlias = tuple[list[Any], Template, Saved | None]
 
 
 def avals_of(values: Values) -> list[Any]:
@@ -113,13 +132,18 @@ class CallRules:
     separates_outputs = False  # for hooks, each output is that of a node of its own
 
     @property
-    def direct(self) -> Callable[[Values], tuple[list[Any], Template]] | None:
-        """`forward`, if it may be differentiated in all of its values, in place of the call; else None."""
+    def function(self) -> FunctionClass | None:
+        """The Function class whose call this is, batched or not; None for another operation."""
         return None
 
     @property
-    def function(self) -> Any:
-        """The Function class whose call this is, batched or not; None for another operation."""
+    def has_jet(self) -> bool:
+        """Whether there is a rule of the user's for `jet`; if not, it is derived from the tangents."""
+        return False
+
+    @property
+    def direct(self) -> Body | None:
+        """`forward`, if it may be differentiated in all of its values, in place of the call; else None."""
         return None
 
     @property
@@ -127,11 +151,11 @@ class CallRules:
         """Whether the pullback may be part of a compiled backward pass."""
         return False
 
-    def forward(self, values: Values) -> tuple[list[Any], Template]:
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
         """Evaluate: the array outputs, and the structure around them."""
         raise NotImplementedError
 
-    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
+    def run(self, values: Values, needs: Needs = None) -> Outcome:
         """`forward` and, where it costs little to have both, `setup`."""
         return (*self.forward(values), None)
 
@@ -150,15 +174,15 @@ class CallRules:
         """What `pullback` depends on beside the rules and the saved numbers; None if that is unknown."""
         return None
 
-    def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
+    def saved_for_backward(self, saved: Saved) -> Sequence[object] | None:
         """What the call saved by ``ctx.save_for_backward``, a `Ref` for each array; None: unknown."""
         return None
 
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         """Gradients of the inputs (those that ``need`` says; others may be None)."""
         raise NotImplementedError
 
-    def context(self, saved: Saved, need: Sequence[bool]) -> Any:
+    def context(self, saved: Saved, need: Sequence[bool]) -> Context:
         """The ctx that a vjp rule of the user's reads.
 
         Raises:
@@ -167,7 +191,7 @@ class CallRules:
         raise AttributeError(f"{self.name}: this call has no ctx to show")
 
     def pushforward(
-        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+        self, saved: Saved, directions: Directions, order: int | None = None
     ) -> list[Any]:
         """Directions of the outputs, from those of the inputs; None is zero.
 
@@ -178,18 +202,13 @@ class CallRules:
         """
         raise NotImplementedError
 
-    @property
-    def has_jet(self) -> bool:
-        """Whether there is a rule of the user's for `jet`; if not, it is derived from the tangents."""
-        return False
-
     def batch(
-        self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
-    ) -> tuple[list[Any], Template] | None:
+        self, values: Values, dims: Dims, info: VmapInfo
+    ) -> tuple[list[Value], Template] | None:
         """Outputs batched along dimension 0, by a vmap rule of the user's; None if there is none."""
         return None
 
-    def bodies(self) -> list[Callable[..., Any]]:
+    def bodies(self) -> list[Callable[..., object]]:
         """The user's code that the rules run, for messages."""
         return []
 
@@ -220,16 +239,16 @@ class TransposingLevel(DerivingGradLevel):
         super().__init__()
         self.cut = False
 
-    def constant(self, t: Tensor, stop: Callable[[Any], Any]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         self.cut |= t.requires_grad
         return super().constant(t, stop)
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         if self.id <= state.watermark:  # under no_grad
             self.cut |= any([self.tracks(a) for a in args])
         return super().process(op, args)
 
-    def tracks(self, x: Any) -> bool:
+    def tracks(self, x: object) -> bool:
         """Whether ``x`` depends on variables of this level."""
         return isinstance(x, Tensor) and x.level is self and x.requires_grad
 
@@ -245,12 +264,12 @@ class DerivingJvpLevel(JvpLevel):
 
 @restores_modes
 def pull_through(
-    f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
+    f: Callable[[Values], tuple[list[Any], object]],
     values: Values,
-    cotangents: Sequence[Any],
+    cotangents: Values,
     need: Sequence[bool],
     kind: type[GradLevel] = DerivingGradLevel,
-) -> list[Any]:
+) -> Grads:
     """Gradients of a body, by running it in a grad level of its own."""
     with kind() as level:
         inside = [
@@ -267,11 +286,11 @@ def pull_through(
 
 @restores_modes
 def push_through(
-    f: Callable[[Sequence[Any]], tuple[list[Any], Any]],
+    f: Callable[[Values], tuple[list[Any], object]],
     values: Values,
-    tangents: Sequence[Any],
+    tangents: Values,
     kind: type[JvpLevel] = DerivingJvpLevel,
-) -> list[Any]:
+) -> Grads:
     """Tangents of a body, by running it in a jvp level of its own."""
     with kind() as level:
         duals = [
@@ -282,20 +301,16 @@ def push_through(
 
 
 def transpose_pushforward(
-    rules: CallRules, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
-) -> list[Any]:
+    rules: CallRules, saved: Saved, cotangents: Values, need: Sequence[bool]
+) -> Grads:
     """The pullback, from the pushforward: transpose it at any tangent (zero)."""
     push = functools.partial(rules.pushforward, saved)
     return _transposed(rules, push, saved.in_avals, need, cotangents, "jvp", "vjp")
 
 
-def transpose_pullback(rules: CallRules, saved: Saved, tangents: Sequence[Any]) -> list[Any]:
+def transpose_pullback(rules: CallRules, saved: Saved, tangents: Values) -> Grads:
     """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
-    need = [t is not None for t in tangents]
-
-    def pull(cotangents: Sequence[Any]) -> list[Any]:
-        return rules.pullback(saved, cotangents, need)
-
+    pull = functools.partial(rules.pullback, saved, need=[t is not None for t in tangents])
     every = [True] * len(saved.out_avals)
     return _transposed(rules, pull, saved.out_avals, every, tangents, "vjp", "jvp")
 
@@ -303,25 +318,24 @@ def transpose_pullback(rules: CallRules, saved: Saved, tangents: Sequence[Any]) 
 @restores_modes
 def _transposed(
     rules: CallRules,
-    run: Callable[[list[Any]], list[Any]],
-    avals: Sequence[Any],
+    run: Callable[[Grads], list[Any]],
+    avals: Sequence[Aval],
     need: Sequence[bool],
-    given: Sequence[Any],
+    given: Values,
     known: str,
     missing: str,
-) -> list[Any]:
+) -> Grads:
     """The transpose of ``run``, which is linear, at zero: of arguments with these avals.
 
     Raises:
         GradientError: results do not depend on the arguments, as the rule made constants of these.
     """
-    level = TransposingLevel()
-    with level:
-        at = [
+    with TransposingLevel() as level:
+        at: Grads = [
             level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
             for a, n in zip(avals, need, strict=True)
         ]
-        variables = [x for x in at if x is not None]
+        variables = [x for x in at if isinstance(x, Tensor)]
         if not variables:
             return at
         results = run(at)

@@ -10,36 +10,29 @@ import jax
 
 from fad.core import trees
 from fad.core.avals import aval_of
-from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type, zeros
+from fad.core.level import Level, outlived
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Aval, Dims, MaybeValue, PyTree, Value
 from fad.errors import GradientError, HostValueError, RuleError
 from fad.functions.check_results import (
+    as_value,
     batched_outputs,
     directions_of,
     gradients,
     lowered,
     views_among,
 )
-from fad.functions.closures import is_tracer
-from fad.functions.context import (
-    EXTRA,
-    INPUT,
-    OUTPUT,
-    Context,
-    Notes,
-    Ref,
-    VmapInfo,
-    ref,
-    saved_places,
-)
-from fad.functions.definitions import RULES, Signature, defines
-from fad.functions.marks import marked
-from fad.functions.rule_arguments import highest, lifted, placed
+from fad.functions.closures import host_error
+from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, marked, ref
+from fad.functions.definitions import RULES, FunctionClass, Signature, defines
 from fad.functions.rules import (
     CallRules,
+    Directions,
+    Grads,
     Needs,
+    Outcome,
     Saved,
     Values,
     pull_through,
@@ -49,6 +42,7 @@ from fad.functions.rules import (
 )
 from fad.functions.templates import SCALARS, SINGLE, Template, is_array, split
 from fad.tape.graph import alias
+from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
 
@@ -73,30 +67,35 @@ class UserRules(CallRules):
     forward takes by keyword.
     """
 
-    cls: Any
+    cls: FunctionClass
     signature: Signature
     inputs: Template
     keywords: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        name: str = self.cls.__name__
-        return name
+    kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 
     @property
-    def function(self) -> Any:
+    def name(self) -> str:  # type: ignore[override]
+        return self.cls.__name__
+
+    @property
+    def function(self) -> FunctionClass:
         return self.cls
 
     @property
     def is_traceable(self) -> bool:
-        return bool(self.cls.is_traceable or self.cls.jax_rules)
+        return self.cls.is_traceable or self.cls.jax_rules
 
-    def bodies(self) -> list[Callable[..., Any]]:
+    @property
+    def has_jet(self) -> bool:
+        return self.signature.jet
+
+    def bodies(self) -> list[Callable[..., object]]:
         return [getattr(self.cls, name) for name in RULES if defines(self.cls, name)]
 
     # Evaluating
 
-    def wrap(self, x: Any) -> Any:
+    def wrap(self, x: Any) -> PyTree:
         """A value as the bodies receive it."""
         return as_tensor(x) if is_array(x) else x
 
@@ -104,31 +103,27 @@ class UserRules(CallRules):
         """Another object for a value as the bodies receive it."""
         return alias(x)
 
-    def call_forward(self, ctx: Context | None, handles: Sequence[Any]) -> Any:
+    def arguments(self, arrays: Sequence[object]) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
+        """The arguments of forward with these arrays, by position and by keyword."""
+        args = self.inputs.combine(arrays)
+        if not self.keywords:
+            return args, {}
+        count = len(args) - len(self.keywords)
+        return args[:count], dict(zip(self.keywords, args[count:], strict=True))
+
+    def call_forward(self, ctx: Context | None, handles: Sequence[object]) -> PyTree:
         """Run the user's forward."""
-        args, kwargs = self.inputs.combine(handles), {}
-        if self.keywords:
-            split = len(args) - len(self.keywords)
-            kwargs = dict(zip(self.keywords, args[split:], strict=True))
-            args = args[:split]
+        args, kwargs = self.arguments(handles)
+        first = (ctx,) if self.signature.combined else ()
         try:
-            if self.signature.combined:
-                return self.cls.forward(ctx, *args, **kwargs)
-            return self.cls.forward(*args, **kwargs)
+            return self.cls.forward(*first, *args, **kwargs)
         except HOST_ERRORS as error:
-            raise self.host_error("forward", error, handles) from error
+            raise host_error(self, "forward", error, handles) from error
 
-    def forward(self, values: Values) -> tuple[list[Any], Template]:
-        outs, template, _ = self._run(values, None, self.signature.combined)
-        return outs, template
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
+        return self.run(values, None, self.signature.combined)[:2]
 
-    def run(self, values: Values, needs: Needs = None) -> tuple[list[Any], Template, Saved | None]:
-        return self._run(values, needs, True)
-
-    def _run(
-        self, values: Values, needs: Needs, with_setup: bool
-    ) -> tuple[list[Any], Template, Saved | None]:
-        """`run_on` handles of its own."""
+    def run(self, values: Values, needs: Needs = None, with_setup: bool = True) -> Outcome:
         handles = [
             new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
         ]
@@ -139,10 +134,10 @@ class UserRules(CallRules):
         self,
         ctx: Context,
         handles: list[Any],
-        before: Sequence[Any],
+        before: Values,
         values: Values,
         with_setup: bool = True,
-    ) -> tuple[list[Any], Template, Saved | None]:
+    ) -> Outcome:
         """Run the body once: its output taken apart, and what is saved for the rules.
 
         Arguments:
@@ -151,17 +146,20 @@ class UserRules(CallRules):
             values: those of the call.
         """
         output = self.call_forward(ctx, handles)
+        # Most bodies give one Tensor of their own: the same as what follows, where there is nothing to tell
+        # apart by identity.
         if with_setup and self.signature.vjp and _is_plain(output, handles, before):
             self._call_setup(ctx, handles, output)
-            places = saved_places(ctx, handles, before, output)
-            if places is not None:
-                return [output], SINGLE, _plain_saved(places, before, output._value)
-            kept = dict(enumerate(handles))
-            saved = self.save(ctx, handles, kept, ([output],), values, [output], SINGLE)
+            saved = _plain_saved(ctx, handles, before, output)
+            if saved is None:
+                kept = dict(enumerate(handles))
+                saved = self.save(ctx, handles, kept, ([output],), values, [output], SINGLE)
             return [output], saved.template, saved
+        # An input that a body returns, or a view of one, is told by identity: so views are looked for in
+        # what it returned itself, before anything is wrapped or copied.
         outs, template = split(output, SCALARS)
-        template = template.viewing(views_among(outs, handles))
-        arrays = [o if isinstance(o, (Tensor, jax.Array)) else as_array(o) for o in outs]
+        template = template.marked(template.marks._replace(views=views_among(outs, handles)))
+        arrays = list(map(as_value, outs))
         kept = {i: h for i, h in enumerate(handles) if _value(h) is before[i]}
         if not with_setup and len(kept) == len(handles):
             return arrays, template, None
@@ -174,14 +172,16 @@ class UserRules(CallRules):
         return arrays, saved.template, saved
 
     def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
+        # The call has run, at another level: here setup runs on its values at this one. In the one-method
+        # style the body must, since it is what saves; what it returns again is told apart in `save`.
         handles = [self.wrap(alias(v)) for v in values]
         tensors = [self.wrap(alias(o)) for o in outs]
         ctx = self._context(values, needs)
-        again: Sequence[Any] = tensors
+        again: Sequence[object] = tensors
         if self.signature.combined:
             again = split(self.call_forward(ctx, handles), SCALARS)[0]
         kept = dict(enumerate(handles))
-        for k, i in enumerate(template.aliases):
+        for k, i in enumerate(template.marks.aliases):
             if i is not None:  # changed in place: the handle stands for the output
                 del kept[i]
                 if not self.signature.combined:
@@ -193,20 +193,19 @@ class UserRules(CallRules):
         flags = [is_inexact(v.dtype) for v in values] if needs is None else needs
         return Context(self.inputs.any_of(flags))
 
-    def _call_setup(self, ctx: Context, handles: Sequence[Any], output: Any) -> None:
-        if not self.signature.has_setup:
-            return
-        try:
-            self.cls.setup_context(ctx, self.inputs.combine(handles), output)
-        except HOST_ERRORS as error:
-            raise self.host_error("setup_context", error, handles) from error
+    def _call_setup(self, ctx: Context, handles: Sequence[object], output: PyTree) -> None:
+        if self.signature.has_setup:
+            try:
+                self.cls.setup_context(ctx, self.inputs.combine(handles), output)
+            except HOST_ERRORS as error:
+                raise host_error(self, "setup_context", error, handles) from error
 
     def save(
         self,
         ctx: Context,
-        handles: Sequence[Any],
+        handles: Sequence[object],
         kept: dict[int, Any],
-        outputs: Sequence[Sequence[Any]],
+        outputs: Sequence[Sequence[object]],
         values: Values,
         outs: Values,
         template: Template,
@@ -216,25 +215,24 @@ class UserRules(CallRules):
         ``kept`` are the handles of inputs that were not changed in place; ``outputs`` are lists of
         the objects by which the body may know its outputs.
         """
+        # An input that is an output too is read as the input, unless it was changed: later entries win.
         known = {id(x): ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
         template = marked(self.name, ctx, handles, outputs, template)
-        dirty = template.aliases
+        dirty = template.marks.aliases
         known.update({id(h): ref(INPUT, i) for i, h in kept.items() if i not in dirty})
         known.update({id(handles[i]): ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None})
         if len(kept) < len(handles):  # what a body changes without a mark stays inside
             views = [
                 v
-                for v in template.views
+                for v in template.marks.views
                 if v.chain is None or v.of_output or v.of in (*kept, *dirty)
             ]
-            template = template.viewing(tuple(views))
+            template = template.marked(template.marks._replace(views=tuple(views)))
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
         if self.signature.vjp or self.has_forward_rule:
             saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
             saved.extras = [lowered(x) for x in extras]
         return saved
-
-    kept_types: ClassVar[tuple[type, ...]] = (Tensor,)
 
     # Differentiating
 
@@ -255,19 +253,18 @@ class UserRules(CallRules):
 
     def notes_key(self, saved: Saved) -> Hashable | None:
         notes: Notes | None = saved.notes
-        if notes is None or notes.saved_data or notes.attributes:
+        if notes is None or not all([x is None or type(x) is Ref for x in notes.leaves()]):
             return None
-        kept = (*notes.backward, *(notes.forward or ()))
-        if not all([x is None or type(x) is Ref for x in kept]):
+        if notes.saved_data or notes.attributes:
             return None
         avals = (*saved.in_avals, *saved.out_avals)
         return notes.backward, notes.forward, notes.zeros_for_none, saved.template, avals
 
-    def saved_for_backward(self, saved: Saved) -> Sequence[Any] | None:
+    def saved_for_backward(self, saved: Saved) -> Sequence[object] | None:
         notes = self.notes_of(saved)
         return notes.backward if notes is not None and self.signature.vjp else None
 
-    def pullback(self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]) -> list[Any]:
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         if self.signature.vjp:
             return self._user_pullback(saved, cotangents, need)
         if self.has_forward_rule:
@@ -275,7 +272,7 @@ class UserRules(CallRules):
         return pull_through(self.forward, saved.values, cotangents, need)
 
     def pushforward(
-        self, saved: Saved, directions: Sequence[Any], order: int | None = None
+        self, saved: Saved, directions: Directions, order: int | None = None
     ) -> list[Any]:
         if order is not None or self.signature.jvp:
             return self._user_pushforward(saved, directions, order)
@@ -292,39 +289,42 @@ class UserRules(CallRules):
             return transpose_pullback(self, saved, directions)
         return push_through(self.forward, saved.values, directions)
 
-    def context(self, saved: Saved, need: Sequence[bool]) -> Any:
+    @property
+    def has_forward_rule(self) -> bool:
+        """Whether the user wrote a rule of forward mode."""
+        return self.signature.jvp or self.signature.jet
+
+    def context(self, saved: Saved, need: Sequence[bool]) -> Context:
         if self.notes_of(saved) is None:
             return CallRules.context(self, saved, need)
-        return self._restore(saved, self.inputs.any_of(need), False, highest(saved))
+        return self._restore(saved, need, False, _highest(saved))
 
-    def _restore(self, saved: Saved, needs: tuple[bool, ...], forward: bool, level: Any) -> Context:
+    def _restore(self, saved: Saved, needs: Sequence[bool], forward: bool, level: Level) -> Context:
         """The context of one pass through the rules, which runs at ``level``."""
         kinds = {INPUT: saved.values, OUTPUT: saved.outs, EXTRA: saved.extras}
         notes = self.notes_of(saved)
         assert notes is not None
         args = saved.args
 
-        def lookup(ref: Ref) -> Any:
+        def lookup(ref: Ref) -> MaybeValue:
             x = kinds[ref.kind][ref.at]
             if args and ref.kind == INPUT and type(x) is array_type:
-                x = placed(x, args[ref.at])
-            return lifted(level, x)
+                x = _placed(x, args[ref.at])
+            return _lifted(level, x)
 
-        return notes.context(lookup, self.wrap, needs, forward)
+        return notes.context(lookup, self.wrap, self.inputs.any_of(needs), forward)
 
-    def _given(self, level: Any, x: Any, aval: Any, zeros_for_none: bool) -> Any:
+    def _given(self, level: Level, x: Any, aval: Aval, zeros_for_none: bool) -> PyTree:
         """A tangent or cotangent, as a rule that runs at ``level`` receives it."""
-        if (
-            x is None
-            and zeros_for_none
-            and not jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
+        if x is None and (
+            not zeros_for_none or jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
         ):
-            x = zeros(aval)
-        return None if x is None else self.wrap(lifted(level, x))
+            return None
+        return self.wrap(_lifted(level, zeros(aval) if x is None else x))
 
     def _call_rule(
-        self, rule: str, ctx: Context, args: Sequence[Any], directions: Sequence[Any]
-    ) -> Any:
+        self, rule: str, ctx: Context, args: Sequence[object], directions: Sequence[object]
+    ) -> PyTree:
         """Run a rule of the user's; ``directions`` are the tangents or cotangents among ``args``.
 
         Where these require grad, backward passes in the rule are recorded: what they give depends on the
@@ -335,17 +335,15 @@ class UserRules(CallRules):
         try:
             return getattr(self.cls, rule)(ctx, *args)
         except HOST_ERRORS as error:
-            raise self.host_error(rule, error, [*directions, *ctx.saved_tensors]) from error
+            raise host_error(self, rule, error, [*directions, *ctx.saved_tensors]) from error
         finally:
             running.records = before
 
-    def _user_pullback(
-        self, saved: Saved, cotangents: Sequence[Any], need: Sequence[bool]
-    ) -> list[Any]:
+    def _user_pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         rule = self.signature.vjp
         who = f"{self.name}.{rule}"
-        level = highest(saved, cotangents)
-        ctx = self._restore(saved, self.inputs.any_of(need), False, level)
+        level = _highest(saved, cotangents)
+        ctx = self._restore(saved, need, False, level)
         zeros_for_none = ctx._record.zeros_for_none
         pairs = zip(cotangents, saved.out_avals, strict=True)
         given = [self._given(level, c, a, zeros_for_none) for c, a in pairs]
@@ -368,13 +366,12 @@ class UserRules(CallRules):
         return ", ".join([n + suffix for n in self.argument_names()])
 
     def _user_pushforward(
-        self, saved: Saved, directions: Sequence[Any], order: int | None
+        self, saved: Saved, directions: Directions, order: int | None
     ) -> list[Any]:
         """By the rule jvp, or with an order by jet."""
         rule = "jvp" if order is None else "jet"
-        level = highest(saved, trees.flatten(directions)[0])
-        flags = [d is not None for d in directions]
-        ctx = self._restore(saved, self.inputs.any_of(flags), True, level)
+        level = _highest(saved, trees.flatten(directions)[0])
+        ctx = self._restore(saved, [d is not None for d in directions], True, level)
         given: list[Any] = []
         for d, a in zip(directions, saved.in_avals, strict=True):
             zeros_for_none = ctx._record.zeros_for_none and is_inexact(a.dtype)
@@ -388,20 +385,11 @@ class UserRules(CallRules):
         who = f"{self.name}.{rule}"
         return directions_of(who, returned, saved.template, saved.out_avals, order)
 
-    @property
-    def has_forward_rule(self) -> bool:
-        """Whether the user wrote a rule of forward mode."""
-        return bool(self.signature.jvp or self.signature.jet)
-
-    @property
-    def has_jet(self) -> bool:
-        return bool(self.signature.jet)
-
     # Batching
 
     def batch(
-        self, values: Values, dims: tuple[int | None, ...], info: VmapInfo
-    ) -> tuple[list[Any], Template] | None:
+        self, values: Values, dims: Dims, info: VmapInfo
+    ) -> tuple[list[Value], Template] | None:
         if not self.signature.vmap:
             if not self.cls.generate_vmap_rule:
                 raise RuleError(
@@ -410,61 +398,20 @@ class UserRules(CallRules):
                     "generate_vmap_rule out."
                 )
             return None
-        who = f"{self.name}.vmap"
         handles = [self.wrap(alias(v)) for v in values]
-        args = self.inputs.combine(handles)
-        count = len(args) - len(self.keywords)
-        kwargs = {}
-        positional = list(args[:count])
-        for name, x in zip(self.keywords, args[count:], strict=True):
-            if name in self.signature.vmap_keywords:
-                kwargs[name] = x
-            else:
-                positional.append(x)
+        args, by_keyword = self.arguments(handles)
+        taken = self.signature.vmap_keywords  # the others are handed on by position
+        others = [x for k, x in by_keyword.items() if k not in taken]
+        kwargs = {k: x for k, x in by_keyword.items() if k in taken}
+        in_dims = self.inputs.combine_only(dims)
         try:
-            returned = self.cls.vmap(info, self.inputs.combine_only(dims), *positional, **kwargs)
+            returned = self.cls.vmap(info, in_dims, *args, *others, **kwargs)
         except HOST_ERRORS as error:
-            raise self.host_error("vmap", error, handles) from error
-        return batched_outputs(who, returned, info.batch_size)
-
-    # Errors
-
-    def host_error(self, rule: str, error: Exception, values: Values) -> RuleError:
-        """The error for a body that needs numbers where its arguments have none."""
-        batched, traced = any(map(_is_batched, values)), any(map(is_tracer, values))
-        if batched:
-            advice = f"Write a vmap rule, which gets whole batches: vmap(info, in_dims, {self._listed()})."
-        elif traced:
-            advice = (
-                "Under jit it would run on no numbers: call it outside of jit and of native JAX "
-                "transforms, or wrap the host code in jax.pure_callback (fad.from_jax makes that a fad "
-                "function)."
-            )
-        elif rule in ("forward", "setup_context"):
-            missing = (
-                "a vjp" if self.signature.jvp else "a jvp" if self.signature.vjp else "a vjp or jvp"
-            )
-            advice = (
-                f"A derivative cannot be taken through a body that leaves JAX: write {missing} rule "
-                "that keeps to fad.numpy, and save inputs and outputs alone."
-            )
-        else:
-            advice = (
-                "A derivative cannot be taken through a body that leaves JAX: write it with fad.numpy, "
-                f"write the {'jvp' if rule == self.signature.vjp else 'vjp'} rule too, or mark it with "
-                "@once_differentiable."
-            )
-        return RuleError(
-            f"{self.name}.{rule} needs concrete values on the host. {advice} ({error})"
-        )
+            raise host_error(self, "vmap", error, handles) from error
+        return batched_outputs(f"{self.name}.vmap", returned, info.batch_size)
 
 
-def _is_batched(x: Any) -> bool:
-    while isinstance(x, Tensor):
-        if x.level.batch_dim(x) is not None:
-            return True
-        x = x.value
-    return False
+# How bodies are run, and what they saved is read
 
 
 def _value(x: Any) -> Any:
@@ -474,7 +421,7 @@ def _value(x: Any) -> Any:
     return x.value if isinstance(x, Tensor) else x
 
 
-def _is_plain(out: Any, handles: Sequence[Any], before: Sequence[Any]) -> bool:
+def _is_plain(out: PyTree, handles: Sequence[Tensor], before: Values) -> bool:
     """Whether a body gave one Tensor of its own with a derivative, and wrote to no input: the usual case."""
     if type(out) is not Tensor or out.meta is not None or out._level is not ROOT:
         return False
@@ -487,14 +434,66 @@ def _is_plain(out: Any, handles: Sequence[Any], before: Sequence[Any]) -> bool:
     return is_inexact(value.aval.dtype)
 
 
-def _plain_saved(places: tuple[int, ...], values: Values, out: Any) -> Saved:
+def _plain_saved(
+    ctx: Context, handles: Sequence[Tensor], values: Values, out: Tensor
+) -> Saved | None:
+    """What a plain body saved for backward, if that is inputs and its output; None if there is more to it.
+
+    Most bodies are such, and `UserRules.save` would take longer than they do.
+    """
+    record = ctx._record
+    if record.forward is not None or record.dirty or record.non_differentiable:
+        return None
+    if not record.zeros_for_none or ctx.saved_data or ctx.__dict__:
+        return None
+    if out.meta is not None or out._requires_grad:
+        return None
+    places: list[int] = []
     read: list[Any] = [None] * len(values)
     read_out = None
-    for p in places:
-        if p < 0:
-            read_out = out
+    for x in record.backward:
+        if x is out:
+            places.append(-1)
+            read_out = out._value
+            continue
+        for i, h in enumerate(handles):
+            if x is h:
+                places.append(i)
+                read[i] = values[i]
+                break
         else:
-            read[p] = values[p]
-    avals = [v.aval for v in values]
-    notes = Notes.of_places(places)
-    return Saved(read, [read_out], SINGLE, avals, [out.aval], notes, plain=True)
+            return None
+    notes, avals = Notes.of_places(tuple(places)), [v.aval for v in values]
+    return Saved(read, [read_out], SINGLE, avals, [out._value.aval], notes, plain=True)
+
+
+def _highest(saved: Saved, directions: Values = ()) -> Level:
+    """The highest level of what a rule reads.
+
+    It gets all as Tensors of that level, so that it can differentiate in each what it computes from all.
+    """
+    highest: Level = ROOT
+    for x in (*saved.values, *saved.outs, *saved.extras, *directions):
+        if isinstance(x, Tensor):
+            x = outlived(x)
+            if isinstance(x, Tensor) and x._level.id > highest.id:
+                highest = x._level
+    return highest
+
+
+def _lifted(level: Level, x: Value) -> Value:
+    """``x`` as a Tensor of ``level``, if it can have a derivative."""
+    return x if level is ROOT or not is_inexact(x.dtype) else level.lift(outlived(x))
+
+
+def _placed(value: jax.Array, t: object) -> Value:
+    """A value that was saved on the tape, with the place in the graph of the Tensor that it is of."""
+    if type(t) is Tensor:
+        node, output_nr = t._node, t._output_nr
+    else:
+        node, output_nr = t.place() if type(t) is PackedValue else (None, 0)
+    if node is None:
+        return value
+    x = new_tensor(value, ROOT)
+    x._node, x._output_nr = node, output_nr
+    return x

@@ -13,13 +13,12 @@ import numpy as np
 from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
-from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, outlived, restores_modes, with_default_state
 from fad.core.partition import Rest, Static, partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
-from fad.core.types import Array, PyTree, Value
+from fad.core.types import Array, Aval, PyTree, Value
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.equations import KINDS, OPERANDS, Kind, staged
@@ -140,7 +139,7 @@ def _decorator(
 
         @functools.wraps(solve, updated=())
         def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-            options: dict[str, Any] = kwargs
+            options = kwargs
             if signature is not None:
                 try:
                     bound = signature.bind(*args, **kwargs)
@@ -204,7 +203,7 @@ def _unknown(name: str, x: PyTree) -> PyTree:
 
 
 def _solved(
-    name: str, solve: Callable[..., PyTree], given: tuple[Any, tuple[Any, ...], Any]
+    name: str, solve: Callable[..., PyTree], given: tuple[PyTree, tuple[PyTree, ...], PyTree]
 ) -> PyTree:
     init, args, options = given
     try:
@@ -232,22 +231,18 @@ def _on_host(
     name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Rest
 ) -> PyTree:
     """The leaves of what a solver that reads values gives: a call for each execution and lane."""
-    key = (Static(solve), around, tuple([aval_of(x) for x in operands]))
-    primitive = _host_calls.get(key)
-    if primitive is None:
-        primitive = _host_calls.put(key, _host_call(name, solve, operands, around))
+    primitive = _host_call(name, Static(solve), tuple(map(aval_of, operands)), around)
     return bind(primitive, [lower(x) if isinstance(x, Tensor) else x for x in operands])
 
 
-_host_calls = Cache()
-
-
-def _host_call(
-    name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Rest
-) -> Primitive:
+@functools.lru_cache(maxsize=256)
+def _host_call(name: str, solve: Static, avals: tuple[Aval, ...], around: Rest) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
-    like, structure = trees.flatten(around.combine(list(operands))[0])
-    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, like)]
+    like, structure = trees.flatten(around.combine(avals)[0])
+    found = [
+        a if hasattr(a, "shape") else aval_of(a) for a in like
+    ]  # a number is none of the operands
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in found]
 
     @with_default_state()
     def call(*arrays: Array) -> tuple[np.ndarray, ...]:
@@ -256,7 +251,7 @@ def _host_call(
                 [new_tensor(as_array(np.asarray(a)), ROOT) for a in arrays]
             )
             try:
-                found = solve(init, *args, **options)
+                found = solve.value(init, *args, **options)
             except HOST_ERRORS as error:
                 raise HostValueError(f"{name} {CLOSES_OVER}") from error
             flush()

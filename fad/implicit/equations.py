@@ -20,6 +20,7 @@ call compiles nothing.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,6 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
-from fad.core.caches import Cache
 from fad.core.dependence import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
@@ -80,8 +80,7 @@ def _fixed_point(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
 
 
 def _argmin(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
-    found: Leaves = jax.grad(lambda x: run(program, x, parameters)[0])(list(x))
-    return found
+    return jax.grad(lambda x: run(program, x, parameters)[0])(list(x))
 
 
 def _linear(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
@@ -92,8 +91,7 @@ def _linear(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
 
 def run(program: Primitive, x: Leaves, parameters: Leaves) -> Leaves:
     """The function of the user's. A program takes the unknowns last, as `staged` makes it."""
-    out: Leaves = program.flat(*parameters, *x)
-    return out
+    return program.flat(*parameters, *x)
 
 
 KINDS = {
@@ -133,12 +131,7 @@ class Equation:
         Raises:
             GradientError: the residual does not depend on them.
         """
-        avals = tuple([aval_of(v) for v in values])
-        key = (self.kind.name, self.program, avals)
-        rows = _rows.get(key)
-        if rows is None:
-            mask = [k < self.unknowns for k in range(len(values))]
-            rows = _rows.put(key, dependence_rows(self._flat, mask, avals, COMPUTED))
+        rows = _rows(self, tuple(map(aval_of, values)))
         for k in range(self.unknowns):
             if not any([row[k] for row in rows]):
                 alone = self.unknowns == 1
@@ -150,9 +143,6 @@ class Equation:
                     "detach, stop_gradient or no_grad"
                 )
 
-    def _flat(self, *values: Array) -> tuple[Value, ...]:
-        return tuple(self.residual(values[: self.unknowns], values[self.unknowns :]))
-
     def solution(self, x: Leaves, parameters: Leaves) -> list[Value]:
         """``x``, which solves the equation, as a function of the parameters."""
         values = [*x, *parameters]
@@ -160,7 +150,15 @@ class Equation:
         return list(bind(FunctionOp(ImplicitRules(self)), values))
 
 
-_rows = Cache()
+@functools.lru_cache(maxsize=256)
+def _rows(equation: Equation, avals: tuple[Aval, ...]) -> Sequence[Sequence[bool]]:
+    """For each element of the residual, whether it depends on each unknown."""
+    count = equation.unknowns
+
+    def flat(*values: Array) -> tuple[Value, ...]:
+        return tuple(equation.residual(values[:count], values[count:]))
+
+    return dependence_rows(flat, [k < count for k in range(len(avals))], avals, COMPUTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,8 +201,8 @@ class ImplicitRules(CallRules):
         mask = tuple([n and is_inexact(p.dtype) for p, n in pairs])
         if not any(mask):
             return [None] * len(need)
-        pairs = zip(cotangents, saved.out_avals, strict=True)
-        given = [zeros(a) if c is None else c for c, a in pairs]
+        outs = zip(cotangents, saved.out_avals, strict=True)
+        given = [zeros(a) if c is None else c for c, a in outs]
         derivative = _derivative(self.equation, mask, _gradients)
         found = list(bind(derivative, [*saved.outs, *parameters, *given]))
         check_finite(self.equation, found, [*saved.outs, *given])
@@ -215,32 +213,24 @@ class ImplicitRules(CallRules):
         return []
 
 
-_derivatives = Cache()
-
-
+@functools.lru_cache(maxsize=256)
 def _derivative(
     equation: Equation, mask: tuple[bool, ...], rule: Callable[..., PyTree]
 ) -> Primitive:
     """One of the rules as a Primitive of solution, parameters, and tangents or cotangents."""
-    key = (equation, mask, rule)
-    found: Primitive | None = _derivatives.get(key)
-    if found is None:
-        count = equation.unknowns
+    count = equation.unknowns
 
-        def fn(*values: Array) -> tuple[Array, ...]:
-            x, rest = values[:count], values[count:]
-            parameters, given = rest[: len(mask)], rest[len(mask) :]
-            out: tuple[Any, ...] = tuple(rule(equation, mask, x, parameters, given))
-            return out
+    def fn(*values: Array) -> tuple[Array, ...]:
+        x, rest = values[:count], values[count:]
+        parameters, given = rest[: len(mask)], rest[len(mask) :]
+        return tuple(rule(equation, mask, x, parameters, given))
 
-        made = Primitive(f"{equation.name}_{rule.__name__.strip('_')}", fn)
-        found = _derivatives.put(key, made)
-    return found
+    return Primitive(f"{equation.name}_{rule.__name__.strip('_')}", fn)
 
 
 def _of_masked(
     equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves
-) -> tuple[Callable[..., Any], list[Any]]:
+) -> tuple[Callable[..., list[Value]], list[Value]]:
     """The residual as a function of the masked parameters, and these."""
 
     def residual(*active: Array) -> list[Value]:
@@ -314,7 +304,7 @@ def staged(
     args: PyTree,
     system: System,
     solution: str = "the solution",
-) -> tuple[Equation, list[Any]]:
+) -> tuple[Equation, list[Value]]:
     """The equation that ``f(x, *args)`` stands for, and the values of its parameters.
 
     Arguments:
@@ -351,39 +341,32 @@ def staged(
     return equation, parameters
 
 
-def _results(equation: Equation, avals: Sequence[Aval]) -> list[Aval]:
+@functools.lru_cache(maxsize=256)
+def _results(equation: Equation, avals: tuple[Aval, ...]) -> Sequence[Aval]:
     """The avals of what the function of the user's returns.
 
     Raises:
         LevelError: it names the axis of a vmap, whose lanes it would couple.
     """
-    program = equation.program
-    key = (program, *avals)
-    found: list[Any] | None = _outputs.get(key)
-    if found is None:
-        try:
-            closed = jax.make_jaxpr(program.flat)(*map(struct_of, avals))
-            coupled = any(["Axis" in type(e).__name__ for e in closed.jaxpr.effects])
-        except NameError:  # the axis has no size here
-            coupled = True
-        if coupled:
-            raise LevelError(
-                f"{equation.name}: {equation.kind.name}(x, ...) names the axis of a vmap, as pmean and psum "
-                "do, and each lane has an equation of its own: compute that outside, and pass it as an "
-                "argument, or solve for all lanes at once, without the vmap"
-            )
-        found = _outputs.put(key, list(closed.out_avals))
-    return found
-
-
-_outputs = Cache()
+    try:
+        closed = jax.make_jaxpr(equation.program.flat)(*map(struct_of, avals))
+        coupled = any(["Axis" in type(e).__name__ for e in closed.jaxpr.effects])
+    except NameError:  # the axis has no size here
+        coupled = True
+    if coupled:
+        raise LevelError(
+            f"{equation.name}: {equation.kind.name}(x, ...) names the axis of a vmap, as pmean and psum "
+            "do, and each lane has an equation of its own: compute that outside, and pass it as an "
+            "argument, or solve for all lanes at once, without the vmap"
+        )
+    return closed.out_avals
 
 
 def _check_form(
     equation: Equation, x: Leaves, parameters: Leaves, out_structure: trees.PyTreeDef, solution: str
 ) -> None:
     who, kind = equation.name, equation.kind
-    outs = _results(equation, [aval_of(v) for v in (*parameters, *x)])
+    outs = _results(equation, tuple(map(aval_of, (*parameters, *x))))
     got = trees.unflatten(out_structure, list(outs))
     if kind.symmetric:
         if (
@@ -391,9 +374,11 @@ def _check_form(
             or outs[0].shape
             or not np.issubdtype(outs[0].dtype, np.floating)
         ):
+            advice = "write .sum() or .mean() in it"
+            if any([o.dtype.kind == "c" for o in outs]):
+                advice = "for complex unknowns write the square of an absolute value, abs(z) ** 2"
             raise StructureError(
-                f"{who}: objective(x, ...) must return a real scalar, got {in_words(got)}: write .sum() or "
-                ".mean() in it"
+                f"{who}: objective(x, ...) must return a real scalar, got {in_words(got)}: {advice}"
             )
         return
     form = [(o.shape, o.dtype) for o in outs], out_structure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,6 @@ import numpy as np
 from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
-from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, restores_modes
 from fad.core.partition import HOLE, Rest, Static, partition
@@ -29,23 +29,15 @@ __all__ = ["argmin", "fixed_point", "linear_solve", "root"]
 
 STEPS = 1000
 
+_ROOT_FINDERS = ("AbstractRootFinder", "AbstractLeastSquaresSolver", "AbstractMinimiser")
 # For each kind of equation: the function of optimistix, the solver that is used by default, and the classes
 # of those that may be given.
 ITERATIONS = {
-    "root": (
-        "root_find",
-        "Newton",
-        ("AbstractRootFinder", "AbstractLeastSquaresSolver", "AbstractMinimiser"),
-    ),
+    "root": ("root_find", "Newton", _ROOT_FINDERS),
     "fixed_point": (
         "fixed_point",
         "FixedPointIteration",
-        (
-            "AbstractFixedPointSolver",
-            "AbstractRootFinder",
-            "AbstractLeastSquaresSolver",
-            "AbstractMinimiser",
-        ),
+        ("AbstractFixedPointSolver", *_ROOT_FINDERS),
     ),
     "argmin": ("minimise", "BFGS", ("AbstractMinimiser",)),
 }
@@ -93,8 +85,8 @@ def root(
     >>> round(float(f(2.0)), 4), round(float(fad.grad(f)(2.0)), 4), round(float(fad.hessian(f)(2.0)), 4)
     (1.4142, 0.3536, -0.0884)
     """
-    given = (solver, tol, max_steps, options, linear_solve)
-    return _iterated("root", residual, init, args, *given)
+    chosen = _Chosen(solver, tol, max_steps, options, linear_solve)
+    return _iterated("root", residual, init, args, chosen)
 
 
 def fixed_point(
@@ -119,8 +111,8 @@ def fixed_point(
     >>> round(float(f(1.0)), 3), round(float(fad.grad(f)(1.0)), 3)
     (0.739, -0.297)
     """
-    given = (solver, tol, max_steps, options, linear_solve)
-    return _iterated("fixed_point", step, init, args, *given)
+    chosen = _Chosen(solver, tol, max_steps, options, linear_solve)
+    return _iterated("fixed_point", step, init, args, chosen)
 
 
 def argmin(
@@ -145,8 +137,8 @@ def argmin(
     >>> round(float(fad.grad(f)(0.0)), 3)
     0.5
     """
-    given = (solver, tol, max_steps, options, linear_solve)
-    return _iterated("argmin", objective, init, args, *given)
+    chosen = _Chosen(solver, tol, max_steps, options, linear_solve)
+    return _iterated("argmin", objective, init, args, chosen)
 
 
 @restores_modes
@@ -206,58 +198,54 @@ def linear_solve(
     return leave(trees.unflatten(structure, outs, trees.skeleton(b)), tensors)
 
 
-_programs = Cache()
-
-
+@functools.lru_cache(maxsize=256)
 def _linear(equation: Equation) -> Primitive:
     """The solution of a linear equation, how far it is off, and how large its terms are."""
-    found: Primitive | None = _programs.get(equation)
-    if found is None:
-        count = equation.unknowns
+    count = equation.unknowns
 
-        def fn(*parameters: Array) -> tuple[Value, ...]:
-            constants, b = parameters[:-count], parameters[-count:]
+    def fn(*parameters: Array) -> tuple[Value, ...]:
+        constants, b = parameters[:-count], parameters[-count:]
 
-            def matvec(x: PyTree) -> list[MaybeValue]:
-                return list(run(equation.program, x, constants))
+        def matvec(x: PyTree) -> list[MaybeValue]:
+            return list(run(equation.program, x, constants))
 
-            x = equation.system.run(equation.name, matvec, b, equation.structure)
-            # At -2x, so that what is not linear is found too.
-            products = matvec([-2 * v for v in x])
-            error, scale = distance(products, [-2 * v for v in b])
-            return (*where(error <= GROSS * scale, x), error, scale)
+        x = equation.system.run(equation.name, matvec, b, equation.structure)
+        # At -2x, so that what is not linear is found too.
+        products = matvec([-2 * v for v in x])
+        error, scale = distance(products, [-2 * v for v in b])
+        return (*where(error <= GROSS * scale, x), error, scale)
 
-        found = _programs.put(equation, Primitive(equation.name, fn))
-    return found
+    return Primitive(equation.name, fn)
+
+
+class _Chosen(NamedTuple):
+    """What users choose of an iteration, see `root`."""
+
+    solver: object
+    tol: float | None
+    max_steps: int | None
+    options: dict[str, object] | None
+    linear_solve: object
 
 
 def _iterated(
-    who: str,
-    f: Callable[..., PyTree],
-    init: PyTree,
-    args: tuple[PyTree, ...],
-    solver: object,
-    tol: float | None,
-    max_steps: int | None,
-    options: dict[str, object] | None,
-    linear_solve: object,
+    who: str, f: Callable[..., PyTree], init: PyTree, args: tuple[PyTree, ...], chosen: _Chosen
 ) -> PyTree:
     kind = KINDS[who]
     _check_function(who, f"{kind.name}(x, *args)", f)
-    steps = STEPS if max_steps is None else max_steps
+    steps = STEPS if chosen.max_steps is None else chosen.max_steps
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ArgumentError(f"{who}: max_steps must be a positive int, got {describe(max_steps)}")
-    system = system_of(who, linear_solve, kind.symmetric)
+        raise ArgumentError(f"{who}: max_steps must be a positive int, got {describe(steps)}")
+    system = system_of(who, chosen.linear_solve, kind.symmetric)
     tensors = has_tensor((init, args))
     x, structure = _unknowns(who, "init", enter(init))
-    chosen = _solver(who, solver, tol, x)
+    solver = _solver(who, chosen.solver, chosen.tol, x)
     inside = trees.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, enter(args))
     equation, parameters = staged(who, kind, f, x, structure, tuple(inside), system, "init")
     equation.check_depends([*x, *parameters])
-    taken, around = partition(enter(options or {}), OPERANDS)
-    iteration = _iteration(equation, chosen, steps, around)
-    found = bind(iteration, [stopped(v) for v in (*x, *parameters, *taken)])
-    *x, good, count, error = found
+    taken, around = partition(enter(chosen.options or {}), OPERANDS)
+    iteration = _iteration(equation, Static(solver), steps, around)
+    *x, good, count, error = bind(iteration, [stopped(v) for v in (*x, *parameters, *taken)])
     _check_converged(who, kind.name, good, count, error, steps)
     outs = equation.solution([lower(v) for v in x], parameters)
     return leave(trees.unflatten(structure, outs, trees.skeleton(init)), tensors)
@@ -285,12 +273,9 @@ def _solver(who: str, solver: object, tol: float | None, x: Sequence[Value]) -> 
     return solver
 
 
-def _iteration(equation: Equation, solver: object, steps: int, around: Rest) -> Primitive:
+@functools.lru_cache(maxsize=256)
+def _iteration(equation: Equation, solver: Static, steps: int, around: Rest) -> Primitive:
     """The result of an iteration, whether it converged, in how many steps, and the largest residual."""
-    key = (equation, Static(solver), steps, around)
-    found: Primitive | None = _programs.get(key)
-    if found is not None:
-        return found
     optx = library("optimistix", equation.name)
     iterate = getattr(optx, ITERATIONS[equation.name][0])
     count, size = equation.unknowns, len([x for x in around.leaves if x is HOLE])
@@ -305,13 +290,13 @@ def _iteration(equation: Equation, solver: object, steps: int, around: Rest) -> 
 
         options = around.combine(taken)
         begin = trees.unflatten(equation.structure, x)
-        done = iterate(f, solver, begin, None, options, max_steps=steps, throw=False)
+        done = iterate(f, solver.value, begin, None, options, max_steps=steps, throw=False)
         end = trees.flatten(done.value)[0]
         error = largest(equation.residual(end, parameters))
         good = (done.result == optx.RESULTS.successful) & jnp.isfinite(error)
         return (*where(good, end), good, done.stats["num_steps"], error)
 
-    return _programs.put(key, Primitive(equation.name, fn))
+    return Primitive(equation.name, fn)
 
 
 def _check_converged(
@@ -341,7 +326,7 @@ def _numbers(*xs: object) -> list[np.ndarray] | None:
     return list(map(np.asarray, np.broadcast_arrays(*values)))
 
 
-def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Any], trees.PyTreeDef]:
+def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Value], trees.PyTreeDef]:
     """The leaves of a pytree of floating arrays, and its structure."""
     leaves, structure = trees.flatten(tree)
     for x in leaves:
@@ -353,13 +338,13 @@ def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Any], trees.PyTre
             )
     if not leaves:
         raise ArgumentError(f"{who}: {what} has no arrays, expected a pytree of floating arrays")
-    return [
-        lower(x) if isinstance(x, Tensor) else as_array(np.asarray(x)) for x in leaves
-    ], structure
+    values = [lower(x) if isinstance(x, Tensor) else as_array(np.asarray(x)) for x in leaves]
+    return values, structure
 
 
 def _check_function(who: str, form: str, f: Callable[..., PyTree]) -> None:
     if not callable(f):
+        matrix = ": write lambda x: A @ x" if hasattr(f, "shape") else ""
         raise ArgumentError(
-            f"{who}: the first argument must be a function {form}, got {describe(f)}"
+            f"{who}: the first argument must be a function {form}, got {describe(f)}{matrix}"
         )

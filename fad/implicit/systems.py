@@ -141,7 +141,7 @@ def by_lineax(
     return lx.linear_solve(operator, b, solver, throw=False).value
 
 
-def by_function(who: str, solver: Any, matvec: Any, b: Any, system: System) -> PyTree:
+def by_function(who: str, solver: PyTree, matvec: PyTree, b: PyTree, system: System) -> PyTree:
     """What a function of the user's finds."""
     found = to_jax(lambda b: solver(from_jax(matvec), b))(b)
     got, expected = trees.flatten(found), trees.flatten(b)
@@ -174,7 +174,7 @@ def by_matrix(matvec: Map, b: Leaves, positive: bool) -> list[Value]:
     return from_vector(jnp.linalg.solve(matrix, vector), b)
 
 
-def to_vector(leaves: Leaves) -> Any:
+def to_vector(leaves: Leaves) -> Array:
     """The elements of the leaves, real and imaginary parts apart, in a dtype that can be factorized."""
     parts: list[Array] = []
     for x in leaves:
@@ -212,7 +212,7 @@ def distance(xs: Leaves, ys: Leaves) -> tuple[Value, Value]:
     return largest(apart), largest([*xs, *ys])
 
 
-def where(good: Any, xs: Leaves) -> list[Value]:
+def where(good: PyTree, xs: Leaves) -> list[Value]:
     """The arrays, NaN where ``good`` is false."""
     return [jnp.where(good, x, jnp.full_like(x, np.nan)) for x in xs]
 

@@ -72,17 +72,7 @@ class BatchLevel(RecordingLevel):
         return RANDOMNESS[self.randomness]
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        values: list[Operand] = []
-        dims: list[int | None] = []
-        batched = False
-        for a in args:
-            if isinstance(a, Tensor) and a._level is self:
-                values.append(a._value)
-                dims.append(a._aux)
-                batched = batched or a._aux is not None
-            else:
-                values.append(a)
-                dims.append(None)
+        values, dims, batched = self.unwrapped(args)
         if not batched:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
         if type(op) is Primitive and op.primals and dims[: op.primals] == [None] * op.primals:

@@ -99,7 +99,7 @@ class RowPattern:
 
     def apart(self, axis: int) -> RowPattern | None:
         """The pattern with one row for each row and each element along ``axis``, which is gone; None if the
-        pattern is the same along it, or a coordinate is met twice.
+        pattern is the same along it, or a coordinate is in two of these rows.
         """
         at = np.moveaxis(self.at, axis + 1, 1)
         at = at.reshape(-1, *at.shape[2:])

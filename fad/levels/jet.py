@@ -35,14 +35,7 @@ class JetLevel(RecordingLevel):
         self.order = order
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Outputs:
-        primals: list[Operand] = []
-        series: list[MaybeValue] = []
-        differentiated = False
-        for a in args:
-            own = isinstance(a, Tensor) and a._level is self
-            primals.append(a._value if own else a)
-            series.append(a._aux if own else None)
-            differentiated = differentiated or series[-1] is not None
+        primals, series, differentiated = self.unwrapped(args)
         if not differentiated:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         if type(op) is not Primitive and op.rules.direct is not None:

@@ -33,17 +33,7 @@ class JvpLevel(RecordingLevel):
     kind = "jvp"
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        primals: list[Operand] = []
-        tangents: list[Any] = []
-        has_tangent = False
-        for a in args:
-            if isinstance(a, Tensor) and a._level is self:
-                primals.append(a._value)
-                tangents.append(a._aux)
-                has_tangent = has_tangent or a._aux is not None
-            else:
-                primals.append(a)
-                tangents.append(None)
+        primals, tangents, has_tangent = self.unwrapped(args)
         if not has_tangent or (switch.used and self.is_off()):
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         out, out_t = op.jvp(primals, tangents)

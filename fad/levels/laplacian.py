@@ -412,7 +412,7 @@ def _sum_of_products(a: JacobianRows, b: JacobianRows) -> Array:
 
 
 def _is_product(eqn: JaxEquation, count: int) -> bool:
-    """Whether it is one, with ``count`` factors that move; others are as fast by other ways."""
+    """Whether `_product` is the fastest rule for it; ``count`` factors depend on the coordinates."""
     name = eqn.primitive.name
     if name == "mul":
         a, b = eqn.invars
@@ -447,7 +447,7 @@ def _is_slogdet(eqn: JaxEquation) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _key_of_slogdet(shape: tuple[int, ...], dtype: DType) -> tuple[Any, Any]:
-    """The key of its program, and the program, as long as which the key is valid."""
+    """The key of slogdet's program for one shape, and that program: the key holds as long as it is alive."""
     closed: Any = jax.make_jaxpr(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(shape, dtype))
     (eqn,) = closed.jaxpr.eqns
     while called(eqn) is not None:
@@ -486,7 +486,7 @@ def _of_matrices(inverse: Array, jacobian: JacobianRows) -> tuple[JacobianRows, 
 
 
 def _by_rows(inverse: Array, jacobian: JacobianRows) -> tuple[JacobianRows, Array] | None:
-    """The same, if each coordinate is met in one row of a matrix, or in one column, as in a Slater
+    """The same, if each coordinate is in one row of a matrix only, or in one column, as in a Slater
     determinant: then ``M[k]`` has rank one, and ``tr(M[k] M[k])`` is the square of its trace.
     """
     ndim = inverse.ndim

@@ -114,7 +114,9 @@ def note_call(name: str) -> None:
 def _lanes_inside(level: BatchLevel) -> Tensor:
     """The numbers of the lanes, where what is computed with them belongs: in a body that is kept, if any."""
     lanes, body = lanes_of(level), state.body
-    return lanes if body is None or body.id < level.id else new_tensor(body.lower(lanes), body)
+    if body is None or body.id < level.id:
+        return lanes
+    return new_tensor(body.lower(lanes), body)  # type: ignore[attr-defined]  # a `StagedLevel`
 
 
 def _refuse(name: str) -> NoReturn:

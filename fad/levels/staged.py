@@ -82,7 +82,7 @@ class StagedLevel(RecordingLevel):
         operands: what the staged call is given.
         outer: the JAX trace around the staged call, where values of outer levels are computed with.
 
-    ``stand_ins`` are in the body what ``captures`` are outside. ``draws``: it draws random numbers.
+    ``stand_ins`` are in the body what ``captures`` are outside. ``has_drawn``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
     ``lifted`` are inputs of the staged call too, with their tracers in ``given``.
@@ -90,8 +90,8 @@ class StagedLevel(RecordingLevel):
 
     __slots__ = (
         "captures",
-        "draws",
         "given",
+        "has_drawn",
         "jax_trace",
         "lifted",
         "numbers",
@@ -111,7 +111,7 @@ class StagedLevel(RecordingLevel):
         self.operands = operands
         self.captures = Captures()
         self.stand_ins: list[Operand] = []
-        self.draws = False
+        self.has_drawn = False
         self.records = True
         self.jax_trace: Any = None
         self.numbers: list[Operand] = []
@@ -154,7 +154,7 @@ class StagedLevel(RecordingLevel):
         )
 
     def note_draw(self) -> None:
-        self.draws = True
+        self.has_drawn = True
 
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         stopped: Tensor = bind(STOP_GRADIENT, (self.detach(t),))
@@ -354,7 +354,7 @@ def call_with_bodies(
         )
     out = bind(primitive, values)
     outs = list(out) if type(out) is tuple else [out]
-    return trees.unflatten(out_structure, outs, orders.of_result(out_structure))
+    return trees.unflatten(out_structure, outs, orders.results.get(out_structure))
 
 
 _OPERANDS = (Tensor, jax.Array, np.ndarray)
@@ -369,7 +369,7 @@ class _Orders:
 
     def __init__(self, operands: Sequence[Operand]) -> None:
         self._operands = _by_structure(operands)
-        self._results: dict[trees.PyTreeDef, Any] = {}
+        self.results: dict[trees.PyTreeDef, Any] = {}
 
     def kept_by(self, f: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """``f`` with its arguments in their order, and a note of the order of its result."""
@@ -378,7 +378,7 @@ class _Orders:
         def body(*args: PyTree, **kwargs: object) -> PyTree:
             out = f(*self._in_order(args), **kwargs)
             for structure, found in _by_structure([out]).items():
-                self._results.setdefault(structure, found[0])
+                self.results.setdefault(structure, found[0])
             return out
 
         return body
@@ -396,10 +396,6 @@ class _Orders:
             )
             seen[structure] += 1
         return given
-
-    def of_result(self, structure: trees.PyTreeDef) -> PyTree:
-        """What a result of the call has the order of."""
-        return self._results.get(structure)
 
 
 def _by_structure(values: Sequence[Operand]) -> dict[trees.PyTreeDef, list[Operand]]:

@@ -40,8 +40,6 @@ def _to_dtype(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
     def convert(self: Tensor) -> Tensor:
         return self.to(jax.dtypes.canonicalize_dtype(dtype))
 
-    convert.__name__ = name
-    convert.__qualname__ = f"Tensor.{name}"
     convert.__doc__ = f"Converted to {dtype}; the Tensor itself if it has this dtype."
     if dtype.endswith(("64", "128")) and dtype != "complex64":
         convert.__doc__ += " The 32-bit one, unless ``jax_enable_x64`` is on."
@@ -53,8 +51,6 @@ def _to_platform(name: str) -> Callable[..., PyTree]:
         number = f":{device}" if isinstance(device, int) else ""
         return self.to(f"{name}{number}" if device is None or number else device)
 
-    move.__name__ = name
-    move.__qualname__ = f"Tensor.{name}"
     move.__doc__ = (
         f"The Tensor on the first device of kind {name!r}, on that of a number, or on ``device``."
     )
@@ -153,8 +149,6 @@ def _new_like(name: str, make: Callable[..., PyTree]) -> Callable[..., Tensor]:
         shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], Sequence) else size
         return _new(self, lambda **kind: make(shape, **kind), dtype, device, requires_grad)
 
-    new.__name__ = name
-    new.__qualname__ = f"Tensor.{name}"
     new.__doc__ = (
         f"A new Tensor of a size, ``x.{name}(2, 3)``, with the dtype and on the device of this one."
     )

@@ -23,9 +23,9 @@ HINTS = {
 }
 
 
-def _hinted(where: Where, name: str, hint: str) -> Callable[..., PyTree]:
+def _hinted(where: Where, hint: str) -> Callable[..., PyTree]:
     """`method_of`, whose errors say what else may have been meant."""
-    function = method_of(where, name)
+    function = method_of(where)
 
     def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
@@ -38,16 +38,16 @@ def _hinted(where: Where, name: str, hint: str) -> Callable[..., PyTree]:
     return functools.wraps(function)(method)
 
 
-def _copy(where: Where, name: str) -> Callable[..., PyTree]:
+def _copy(where: Where) -> Callable[..., PyTree]:
     """`method_of` for a function that returns a view: the method returns a copy."""
-    method = method_of(where, name, bind)
+    method = method_of(where, bind)
     method.__doc__ = f"A copy of what {say(where)[:-1]} is."
     return method
 
 
-def _of_complex(where: Where, name: str) -> Callable[..., PyTree]:
+def _of_complex(where: Where) -> Callable[..., PyTree]:
     """`method_of` for what changes nothing but complex numbers: of others it is the Tensor itself."""
-    function = method_of(where, name)
+    function = method_of(where)
 
     def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         if args or kwargs or self.dtype.kind == "c":
@@ -55,15 +55,15 @@ def _of_complex(where: Where, name: str) -> Callable[..., PyTree]:
         return self
 
     method.__doc__ = f"{say(where)} Of what is not complex it is the Tensor itself."
-    return functools.wraps(function, ["__name__", "__qualname__"])(method)
+    return method
 
 
 def _member(where: Where, name: str) -> Callable[..., PyTree]:
     if name in HINTS:
-        return _hinted(where, name, HINTS[name])
+        return _hinted(where, HINTS[name])
     if name in ("conj", "conjugate", "positive"):
-        return _of_complex(where, name)
-    return _copy(where, name) if name in COPIES else method_of(where, name)
+        return _of_complex(where)
+    return _copy(where) if name in COPIES else method_of(where)
 
 
 MEMBERS: dict[str, object] = {

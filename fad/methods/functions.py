@@ -462,7 +462,7 @@ def _whole(parts: Array) -> Array:
     return jax.lax.complex(parts[..., 0], parts[..., 1])
 
 
-def _view(name: str, view: Any, put: Any) -> ViewOp:
+def _view(name: str, view: Callable[[Array], Array], put: Callable[[Array], Array]) -> ViewOp:
     primitive = Primitive(name, view, deferrable=True)
     return ViewOp(primitive, Write.FUNCTION, lambda _, v: put(v), selects=False, whole=False)
 

@@ -13,7 +13,7 @@ from fad.core.level import bind, captured_by_jit, flush, state
 from fad.core.tensor import Tensor, current_node, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
-from fad.tape.graph import Node
+from fad.tape.graph import Node, node_of
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -38,7 +38,7 @@ def _grad_fn(self: Tensor) -> Node | None:
     Raises:
         GradientError: it is a view made under `no_grad`, of a Tensor that was changed in place since.
     """
-    return self.node
+    return node_of(self)
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
@@ -60,7 +60,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
     return found
 
 
-def _set_grad(self: Tensor, value: Any) -> None:
+def _set_grad(self: Tensor, value: object) -> None:
     """Take a gradient that fits; None takes it away, as ``del x.grad`` does.
 
     Raises:
@@ -132,9 +132,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         )
     flush()
     if state.body is not None and self.level is ROOT and not captured_by_jit(self):
-        self.level = (
-            state.body
-        )  # operations on it in compiled code are recorded at the level of the body
+        # Operations on it in compiled code are recorded at the level of the body.
+        self._level = state.body
     self._requires_grad = bool(requires_grad)
     if running.leaves is not None:
         running.leaves.append(self)
@@ -196,7 +195,7 @@ def _get_data(self: Tensor) -> Tensor:
     return detach(self)
 
 
-def _set_data(self: Tensor, value: Any) -> None:
+def _set_data(self: Tensor, value: object) -> None:
     if not isinstance(value, (Tensor, jax.Array)):
         raise TypeError(f"x.data = v: v must be a Tensor or an array, got {describe(value)}")
     if value.shape != self.shape or value.dtype != self.dtype:

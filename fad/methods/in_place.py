@@ -88,7 +88,7 @@ def _index_put(
 
 IN_PLACE: dict[str, object] = {
     **{
-        f"{name}_": method_of(where, f"{name}_", write)
+        f"{name}_": method_of(where, write)
         for name, where in (ELEMENTWISE | IN_PLACE_ALONE).items()
     },
     "copy_": _copy_,

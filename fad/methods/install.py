@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
 import jax
 import jax.numpy as jnp
 
@@ -98,6 +100,8 @@ def _install() -> None:
         history.MEMBERS,
     ):
         for name, member in table.items():
+            if isinstance(member, FunctionType) and "<locals>" in member.__qualname__:
+                member.__name__, member.__qualname__ = name, f"Tensor.{name}"
             setattr(Tensor, name, member)
     observable(Tensor, "__getitem__", "indexing")
     observable(Tensor, "__setitem__", "indexing")

@@ -14,7 +14,7 @@ from fad.arrays import torch_operations
 from fad.arrays.operations import fast_function
 from fad.arrays.torch_operations import FORMS
 from fad.core.tensor import Tensor
-from fad.core.types import PyTree
+from fad.core.types import Binder, PyTree
 
 __all__ = [
     "COPIES",
@@ -46,19 +46,16 @@ def say(where: Where, in_place: bool = False) -> str:
     return f"``{full}`` of this Tensor{', written into it; returns it' * in_place}."
 
 
-def method_of(
-    where: Where, name: str, binder: Callable[[Any, Any], Any] | None = None
-) -> Callable[..., PyTree]:
+def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTree]:
     """A function as a method; it is derived when the method is first called.
 
     Arguments:
         where: the function.
-        name: the name of the method.
         binder: what takes the place of `bind`, as `fad.views.inplace.write`; None for the function's own.
     """
     form = FORMS.get(where[1]) if where[0] is fnp else None
-    function: Callable[..., Any] | None = None
-    other: Callable[..., Any] | None = None
+    function: Callable[..., PyTree] | None = None
+    other: Callable[..., PyTree] | None = None
 
     def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         nonlocal function, other
@@ -71,8 +68,6 @@ def method_of(
             function = found if binder is None else fast_function(found.op, binder)
         return function(self, *args, **kwargs)
 
-    method.__name__ = name
-    method.__qualname__ = f"Tensor.{name}"
     method.__doc__ = say(where, in_place=binder is not None)
     return method
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,7 @@ from fad.views.make_view import same_view
 
 __all__ = ["MEMBERS"]
 
-_USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer to tell
+_USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer
 _OPERANDS = (float, int, array_type, Tensor, complex, np.ndarray, np.generic, jax.Array)
 _BINARY = {
     "add": "add",
@@ -54,7 +53,7 @@ _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"
 _PARTS = ("real", "imag")
 
 
-def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
+def _binary(op: Callable[..., PyTree], swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
     """The operator method of ``op``; with ``swap`` the reflected one."""
     if swap:
 
@@ -73,7 +72,7 @@ def _binary(op: Any, swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
 
 
 def _no_operand(other: Operand) -> Tensor:
-    """NotImplemented: Python asks the other operand. PyTorch's tensors would not be told apart by name."""
+    """NotImplemented, for Python to try the other operand: a tensor of PyTorch would fail without a hint."""
     if type(other).__module__.partition(".")[0] == "torch":
         raise ArgumentError(
             "a torch.Tensor cannot be an operand of a Tensor of fad: write fad.tensor(t), or "
@@ -93,19 +92,17 @@ def _augmented(change: Callable[..., PyTree]) -> Callable[[Tensor, PyTree], PyTr
     return operator
 
 
-def _method(op: Any, name: str) -> Callable[..., PyTree]:
+def _method(op: Callable[..., PyTree], name: str) -> Callable[..., PyTree]:
     """``op`` as a method."""
 
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> PyTree:
+    def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
         return op(self, *args, **kwargs)
 
-    method.__name__ = name
-    method.__qualname__ = f"Tensor.{name}"
     method.__doc__ = f"``fad.numpy.{name}`` of this Tensor."
     return method
 
 
-def _set_part(name: str) -> Callable[[Tensor, Any], None]:
+def _set_part(name: str) -> Callable[[Tensor, Operand], None]:
     """The setter of ``x.real`` and ``x.imag``."""
 
     def put(self: Tensor, value: Operand) -> None:
@@ -118,10 +115,10 @@ def _set_part(name: str) -> Callable[[Tensor, Any], None]:
     return put
 
 
-def _table() -> dict[str, Any]:
+def _table() -> dict[str, object]:
     found: dict[str, object] = {}
     for name, function in OPERATORS.items():
-        found[f"__{name}__"] = _augmented(method_of((fnp, function), f"__{name}__", write))
+        found[f"__{name}__"] = _augmented(method_of((fnp, function), write))
     for name, function in _BINARY.items():
         op = getattr(fnp, function)
         found[f"__{name}__"] = _binary(op)

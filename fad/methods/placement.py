@@ -123,7 +123,7 @@ def _names_dtype(name: str) -> bool:
     return True
 
 
-_PUT: dict[Any, Primitive] = {}
+_PUT: dict[object, Primitive] = {}
 
 
 def _put(x: Operand, target: object) -> Tensor:

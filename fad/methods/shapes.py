@@ -14,7 +14,7 @@ from fad.arrays.operations import fast_function
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import STATE, Tensor
-from fad.core.types import Operand, PyTree
+from fad.core.types import Operand, Outputs, PyTree
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
@@ -48,7 +48,7 @@ def _view_fn(self: Tensor) -> Callable[[Operand], Tensor]:
         raise GradientError(f"view_fn: {describe(self)} is not a view")
     chain = self.meta.link.chain  # type: ignore[union-attr]
 
-    def view_fn(base: Operand) -> Any:
+    def view_fn(base: Operand) -> Outputs:
         for step in chain:
             base = bind_view(base, step)
         return base
@@ -202,7 +202,7 @@ def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     return bind_view(self, Step(op))
 
 
-_VIEWS: dict[Any, ViewOp] = {}
+_VIEWS: dict[object, ViewOp] = {}
 MEMBERS: dict[str, object] = {
     "T": attribute(_reversed),
     "__dir__": _dir,

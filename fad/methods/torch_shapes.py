@@ -18,7 +18,7 @@ from fad.views.copying import CLONE
 __all__ = ["MEMBERS"]
 
 
-def _sizes(sizes: tuple[int | Sequence[int], ...]) -> tuple[Any, ...]:
+def _sizes(sizes: tuple[int | Sequence[int], ...]) -> tuple[PyTree, ...]:
     """What is given as ``f(2, 3)`` or ``f((2, 3))``."""
     return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
 

@@ -67,7 +67,7 @@ def is_tracked(x: Operand, watermark: int = -1) -> bool:
 
 def _constant(x: Tensor, what: str) -> None:
     """Refuse to make a constant of a value in a body from which a derivative is being derived."""
-    v: Any = x
+    v: Operand = x
     while isinstance(v, Tensor):
         if v.level.deriving and (v.requires_grad or v.aux is not None):
             raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
@@ -168,7 +168,7 @@ def _tolist(self: Tensor) -> Any:
     return np.asarray(_concrete(self, "tolist()")).tolist()
 
 
-def _scalar(convert: Callable[[Any], Any], what: str) -> Callable[[Tensor], Any]:
+def _scalar(convert: Callable[[Any], object], what: str) -> Callable[[Tensor], Any]:
     """The method that converts a Tensor with one element; ``what`` is its name in messages.
 
     It warns where the number drops a derivative. A branch (``bool``) is meant.

@@ -11,6 +11,7 @@ numbers, no Tensors.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import weakref
@@ -32,6 +33,10 @@ from fad.tape.recorded_node import RecordedNode
 __all__ = ["Collector", "close_target", "collector", "open_target"]
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+Call = Callable[[], PyTree]  # what is observed, with its arguments
+Args = tuple[Any, ...]
 
 
 class _ThreadEvents(threading.local):
@@ -111,40 +116,29 @@ class Collector:
         """See `fad.core.observation.Observer`."""
         if self.thread.muted:
             return function(*args, **kwargs)
-        result: Any = getattr(self, f"_{kind}")(function, args, kwargs)
-        return result
+        return getattr(self, f"_{kind}")(functools.partial(function, *args, **kwargs), args)
 
-    def _operation(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _operation(self, call: Call, args: Args) -> PyTree:
         level, op = args[0], args[1]
         kind = "program" if op.expands else "operation"
         with self.begin(op.name, kind, level_name(level)) as event:
             event.operations = getattr(op, "work", 0)
-            out = function(*args, **kwargs)
+            out = call()
             self._note_outputs(event, out)
             return out
 
-    def _execution(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _execution(self, call: Call, args: Args) -> PyTree:
         """A call of XLA: of the operation that is running, or an operation of its own."""
         stack = self.thread.stack
         if stack and stack[-1].kind in ("operation", "traced"):
-            return self._call_xla(stack[-1], function, args, kwargs)
+            return self._call_xla(stack[-1], call)
         with self.begin(args[0].name, "operation", "arrays") as event:
-            return self._call_xla(event, function, args, kwargs)
+            return self._call_xla(event, call)
 
-    def _call_xla(
-        self,
-        event: Event,
-        function: Callable[..., PyTree],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> PyTree:
+    def _call_xla(self, event: Event, call: Call) -> PyTree:
         thread = self.thread
         before, inner, start = thread.compiled, event.inner, now()
-        out = function(*args, **kwargs)
+        out = call()
         if not self._note_made(event, [out] if type(out) is not tuple else out):
             note_tracing(event)
             return out
@@ -157,59 +151,49 @@ class Collector:
             event.compiled += thread.compiled - before
         return out
 
-    def _program(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _program(self, call: Call, args: Args) -> PyTree:
         program = args[0]
         with self.begin(program.name, "replayed") as event:
             event.operations = program.work
-            out = self._call_xla(event, function, args, kwargs)
+            out = self._call_xla(event, call)
             if event.binds:
                 event.kind, event.xla, event.compiling = "program", 0, 0
             return out
 
-    def _compilation(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _compilation(self, call: Call, args: Args) -> PyTree:
         program = args[0]
         before = self.thread.compiled
         with self.begin(program.name, "compilation") as event:
             event.operations, event.compiled = program.work, 1
             try:
-                return self._abstract_evaluation(function, args, kwargs)
+                return self._abstract_evaluation(call, args)
             finally:
                 self.thread.compiled = before  # it is counted here
                 event.compiling = now() - event.start
 
-    def _abstract_evaluation(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _abstract_evaluation(self, call: Call, args: Args) -> PyTree:
         """Operations of which only shapes are asked, or which become part of a program of replay."""
         thread = self.thread
         before, thread.muted = thread.muted, True
         try:
-            return function(*args, **kwargs)
+            return call()
         finally:
             thread.muted = before
 
-    def _compiled(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _compiled(self, call: Call, args: Args) -> PyTree:
         with self.begin(args[0]._name, "jit") as event:
             before = self.thread.compiled
-            out = function(*args, **kwargs)
+            out = call()
             if not event.inner and self._note_made(event, jax.tree.leaves(out)):  # by the fast path
                 event.compiled = self.thread.compiled - before
                 duration = now() - event.start
                 event.xla, event.compiling = (0, duration) if event.compiled else (duration, 0)
             return out
 
-    def _function(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _function(self, call: Call, args: Args) -> PyTree:
         name = getattr(args[0], "__name__", "") or args[0].name
         with self.begin(name, "function") as event:
-            out = function(*args, **kwargs)
+            out = call()
             if out is None:
                 event.kind = ""
             elif type(out) is tuple and type(out[-1]) is list:  # see `fad.functions.fast_calls`
@@ -218,11 +202,9 @@ class Collector:
                 self._note_outputs(event, out)
             return out
 
-    def _indexing(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _indexing(self, call: Call, args: Args) -> PyTree:
         with self.begin("x[i] = v" if len(args) == 3 else "x[i]", "indexing"):
-            return function(*args, **kwargs)
+            return call()
 
     def node(self, function: Callable[..., PyTree], work: Any, node: Node, *args: object) -> PyTree:
         """A node of a backward pass; see `fad.tape.anomaly.watched_node`."""
@@ -234,12 +216,10 @@ class Collector:
                 event.sequence = (node.sequence_nr, node.thread_id)
             return function(work, node, *args)
 
-    def _trace(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _trace(self, call: Call, args: Args) -> PyTree:
         for target in self.targets:
             target.traces.append(args[1:])
-        return function(*args, **kwargs)
+        return call()
 
     # Memory
 
@@ -305,13 +285,11 @@ class Collector:
             self._change(LEFT, key, nbytes, "")
         reference.kept = []
 
-    def _release(
-        self, function: Callable[..., PyTree], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> PyTree:
+    def _release(self, call: Call, args: Args) -> PyTree:
         reference = self.nodes.get(id(args[0]))
         if reference is not None:
             self._let_go(reference)
-        return function(*args, **kwargs)
+        return call()
 
 
 def _nbytes(a: PyTree) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Self
@@ -13,6 +14,7 @@ __all__ = ["FREED", "KEPT", "LEFT", "MADE", "Change", "Event", "Target", "now"]
 now: Callable[[], int] = time.perf_counter_ns
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Event:
     """Something that took time: a call of an operation, a node, a program, a block.
 
@@ -43,44 +45,30 @@ class Event:
     that its thread is in the middle of. ``kind`` is empty for what has come to nothing.
     """
 
-    __slots__ = (
-        "binds",
-        "compiled",
-        "compiling",
-        "end",
-        "failed",
-        "inner",
-        "kind",
-        "level",
-        "made",
-        "name",
-        "operations",
-        "parent",
-        "saved",
-        "sequence",
-        "stack",
-        "start",
-        "targets",
-        "thread",
-        "xla",
-    )
+    name: str
+    kind: str
+    level: str
+    stack: list[Event]
+    targets: tuple[Target, ...]
+    sequence: tuple[int, int] | None = None
+    operations: int = 0
+    xla: int = 0
+    compiling: int = 0
+    compiled: int = 0
+    inner: int = 0
+    made: int = 0
+    saved: int = 0
+    binds: bool = False
+    failed: bool = False
+    end: int = 0
+    parent: Event | None = dataclasses.field(init=False)
+    thread: int = dataclasses.field(init=False)
+    start: int = dataclasses.field(init=False)
 
-    def __init__(
-        self, name: str, kind: str, level: str, stack: list[Event], targets: tuple[Target, ...]
-    ) -> None:
-        self.name = name
-        self.kind = kind
-        self.level = level
-        self.parent = stack[-1] if stack else None
-        self.stack = stack
-        self.targets = targets
+    def __post_init__(self) -> None:
+        self.parent = self.stack[-1] if self.stack else None
         self.thread = running.id
-        self.sequence: tuple[int, int] | None = None
-        self.operations = self.xla = self.compiling = self.compiled = 0
-        self.inner = self.made = self.saved = 0
-        self.binds = self.failed = False
-        self.end = 0
-        stack.append(self)
+        self.stack.append(self)
         self.start = now()
 
     def __enter__(self) -> Self:
@@ -122,14 +110,12 @@ MADE, FREED, KEPT, LEFT = "made", "freed", "kept", "left"
 Change = tuple[int, str, int, int, str]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Target:
     """Where a profile gets its events from: lists that the observer appends to."""
 
-    __slots__ = ("changes", "events", "is_open", "sync", "traces")
-
-    def __init__(self, sync: bool) -> None:
-        self.sync = sync
-        self.is_open = True
-        self.events: list[Event] = []
-        self.changes: list[Change] = []
-        self.traces: list[tuple[str, int, str]] = []
+    sync: bool
+    is_open: bool = True
+    events: list[Event] = dataclasses.field(default_factory=list)
+    changes: list[Change] = dataclasses.field(default_factory=list)
+    traces: list[tuple[str, int, str]] = dataclasses.field(default_factory=list)

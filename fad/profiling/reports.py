@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from fad.core.types import PathLike
-from fad.errors import ArgumentError
+from fad.errors import ArgumentError, MissingLibrary
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Change, Event
 
 __all__ = ["Memory", "Row", "Rows", "chrome_trace", "in_bytes", "in_time", "pairs"]
@@ -25,10 +25,16 @@ def in_time(ns: float) -> str:
 
 def in_bytes(count: float) -> str:
     """A number of bytes in words: "1.5 MB"."""
-    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
+    size, unit = unit_of(count)
+    if unit != "B":
+        return f"{count / size:.3g} {unit}"
     return f"{count:.0f} B" if count else "0"
+
+
+def unit_of(count: float) -> tuple[float, str]:
+    """The unit in which a number of bytes is shown: how many bytes it has, and its name."""
+    units = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+    return next((pair for pair in units if count >= pair[0]), (1.0, "B"))
 
 
 def pairs(events: Iterable[Event]) -> list[tuple[Event, list[Event]]]:
@@ -231,14 +237,11 @@ class Memory:
         try:
             figures = importlib.import_module("matplotlib.figure")
         except ImportError as error:
-            raise ImportError(
+            raise MissingLibrary(
                 f"save({str(path)!r}) draws with matplotlib, which is not installed: pip install "
                 "matplotlib, or print(p.memory()), which needs nothing"
             ) from error
-        unit, name = next(
-            (pair for pair in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if self.peak >= pair[0]),
-            (1.0, "bytes"),
-        )
+        unit, name = unit_of(self.peak)
         figure = figures.Figure(figsize=(8.0, 3.6), layout="constrained")
         axes = figure.add_subplot()
         times = [*self.times, self.duration]

@@ -238,7 +238,7 @@ class Buffer:
     def read(self, t: Tensor) -> Any:
         """The value of an untracked output."""
         if not has_value(t):
-            t._value = in_context(self.context, lambda: self._evaluate(t._lazy.place))._value
+            t._value = in_context(self.context, lambda: self._evaluate(t._lazy.place))._value  # type: ignore[union-attr]
         return t._value
 
     def kept(self) -> list[int]:
@@ -290,4 +290,6 @@ def _edge_of(given: Input) -> tuple[Node, int] | None:
     if node is None:  # a leaf: another Tensor can only have its place if there is this node
         known = None if a.meta is None else a.meta.accumulator
         node = None if known is None else known()
-    return None if node is None else edge_to_operation((node, a._output_nr), opened_only=True)
+    if node is None:
+        return None
+    return edge_to_operation((node, a._output_nr), opened_only=True)  # type: ignore[arg-type]

@@ -152,7 +152,7 @@ def _work_of(node: Node, is_end: bool) -> Work | None:
     """What a node does; None if it may be observed (hooks, ...), or what it needs was freed."""
     if type(node) is AccumulateGrad:
         meta = node.variable.meta
-        hooked = meta is not None and (meta.hooks or meta.post_hooks)
+        hooked = meta is not None and meta.has_hooks
         return None if hooked or node.extra is not None else _OF_LEAF
     if is_end:
         return None

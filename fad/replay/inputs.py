@@ -91,10 +91,11 @@ def is_untouched(variable: Tensor) -> bool:
     meta = variable.meta
     if meta is None:
         return variable._requires_grad
-    if meta.hooks or meta.post_hooks or not variable._requires_grad:
+    if meta.has_hooks or not variable._requires_grad:
         return False
     node = None if meta.accumulator is None else meta.accumulator()
-    if node is not None and (node.extra is not None or variable._level is not ROOT):
+    extra = None if node is None else node.extra  # type: ignore[attr-defined]
+    if node is not None and (extra is not None or variable._level is not ROOT):
         return False
     is_input = variable._node is None  # not an output of an earlier program
     return variable._level is ROOT or not (is_input and meta.storage.version)
@@ -192,7 +193,7 @@ def handle_of(t: Any, version: int | None = None) -> Any:
     """Another handle for what ``t`` is, lazy if it is, or was at a ``version``; of an array, the array."""
     if not isinstance(t, Tensor):
         return t
-    handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)
+    handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)  # type: ignore[arg-type]
     copy_known(handle, t)
     handle.born = t.born
     if version is not None:

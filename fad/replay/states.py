@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
+import itertools
 import operator
 import sys
 import threading
@@ -136,8 +137,10 @@ class _Tree:
         self.log.append((name, count, what))
 
     def explain(self) -> str:
-        """How the last traces ended, the latest last."""
-        return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in self.log])
+        """How the last traces ended, the latest last; of equal lines in a row one, with their number."""
+        lines = [f"{name} ({count} operations): {what}" for name, count, what in list(self.log)]
+        groups = [(line, len(list(equal))) for line, equal in itertools.groupby(lines)]
+        return "\n".join([line if n == 1 else f"{n} × {line}" for line, n in groups])
 
 
 observable(_Tree, "note", "trace")

@@ -54,7 +54,7 @@ def _has_state(t: Tensor) -> bool:
 
 
 def _has_no_hooks(meta: Meta) -> bool:
-    return not (meta.retains_grad or meta.hooks or meta.post_hooks or meta.inference)
+    return not (meta.retains_grad or meta.has_hooks or meta.inference)
 
 
 class Writes(Buffer):

@@ -14,6 +14,7 @@ _MASKS = 2e8  # bits: more orders are tried only where the sets of colours stay 
 _TRIES = 400  # guesses of a colouring of a grid
 _SAMPLE = 64  # rows on which they are checked first
 _SHORT = 32  # entries of a row from which strides are guessed
+_MANY = 2000  # columns: colourings of a grid are tried first
 
 
 class Coloring:
@@ -64,6 +65,9 @@ def best_coloring(
     forward = column_coloring(rows, cols, width)
     if forward.count <= np.bincount(cols).max(initial=0):
         return forward, True
+    entries = rows * width + cols
+    if height == width and np.array_equal(np.sort(cols * width + rows), np.sort(entries)):
+        return forward, True  # rows are coloured as columns are
     reverse = column_coloring(cols, rows, height)
     return (reverse, False) if reverse.count < forward.count else (forward, True)
 
@@ -79,12 +83,14 @@ def column_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
         The best of the greedy colourings of two orders and, on a regular grid, of linear ones.
         The longest row's number of entries is the least: where that is reached, no more are tried.
     """
-    lists = _lists(cols, rows, width)
-    least = int(np.bincount(rows).max()) if rows.size else 0
-    height = int(rows.max()) + 1 if rows.size else 0
-    best: np.ndarray | None = None
-    for order in _orders(rows, cols, width):
-        colors = _greedy(order, lists, height)
+    lengths = np.bincount(rows)
+    least = int(lengths.max(initial=0))
+    best = None
+    if width > _MANY and least <= _SHORT:
+        best = _lattice(rows, cols, width, least, least + 1)
+    flat, bounds = _lists(cols, rows, width)
+    for order in _orders(rows, cols, width) if best is None else ():
+        colors = _greedy(order, flat, bounds, len(lengths))
         if best is None or colors.max(initial=-1) < best.max(initial=-1):
             best = colors
         count = int(best.max(initial=-1)) + 1
@@ -99,18 +105,19 @@ def column_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
     return Coloring(best, rows, best[cols])
 
 
-def _greedy(order: np.ndarray, lists: list[list[int]], height: int) -> np.ndarray:
+def _greedy(order: np.ndarray, flat: list[int], bounds: list[int], height: int) -> np.ndarray:
     used = [0] * height  # for each row, a bit for each colour that has an entry in it
-    colors = np.zeros(len(lists), np.int64)
+    colors = [0] * len(order)
     for j in order.tolist():
         taken = 0
-        for i in lists[j]:
+        places = flat[bounds[j] : bounds[j + 1]]
+        for i in places:
             taken |= used[i]
         bit = ~taken & (taken + 1)  # the lowest that is free
-        for i in lists[j]:
+        for i in places:
             used[i] |= bit
         colors[j] = bit.bit_length() - 1
-    return colors
+    return np.array(colors, np.int64)
 
 
 def star_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
@@ -127,10 +134,12 @@ def star_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
     """
     plain = column_coloring(rows, cols, width)
     off = rows != cols
-    lists = _lists(cols[off], rows[off], width)
+    if plain.count <= _least_star(rows[off], cols[off], width, cols[~off]):
+        return plain
+    flat, bounds = _lists(cols[off], rows[off], width)
     best = None
     for order in _orders(rows, cols, width):
-        colors = _star(order, lists)
+        colors = _star(order, flat, bounds)
         if best is None or colors.max(initial=-1) < best.max(initial=-1):
             best = colors
         if (best.max(initial=-1) + 1) * float(rows.size) > _MASKS:
@@ -175,56 +184,81 @@ def _sources(
     return result
 
 
-def _star(order: np.ndarray, lists: list[list[int]]) -> np.ndarray:
+def _least_star(rows: np.ndarray, cols: np.ndarray, width: int, diagonal: np.ndarray) -> int:
+    """How many products any star colouring takes at least.
+
+    Arguments:
+        rows, cols: the entries that are not on the diagonal.
+        width: how many columns there are.
+        diagonal: the columns with an entry on the diagonal. Where these are all columns that have entries,
+            an entry is read from each colour.
+    """
+    degrees = np.bincount(cols, minlength=width)
+    if np.count_nonzero(degrees) > np.count_nonzero(degrees[diagonal]):
+        return 0
+    path = np.any((degrees[rows] > 1) & (degrees[cols] > 1))  # of four columns, or a triangle
+    return 3 if path else 2 if rows.size else 1
+
+
+def _star(order: np.ndarray, flat: list[int], bounds: list[int]) -> np.ndarray:
     """Greedy, with sets of colours as bits of an int.
 
     ``near[w]``: colours of neighbours of w. ``ends[w]``, for a coloured w: colours of its neighbours x
     that have a second neighbour of w's colour, so that v - w - x - y would have two colours if v had x's.
     """
-    width = len(lists)
+    width = len(bounds) - 1
     colors = [-1] * width
     near = [0] * width
     ends = [0] * width
-    first: list[dict[int, int]] = [{} for _ in range(width)]  # colour -> the neighbour that has it
-    several: list[set[int]] = [set() for _ in range(width)]  # colours of two neighbours or more
+    first: dict[int, int] = {}  # x * width + colour -> the neighbour of x that has it
+    several: set[int] = set()  # x * width + colour, of two neighbours of x or more
+    crowded = bytearray(width)  # columns that are in it
     for v in order.tolist():
         taken = near[v]
-        for w in lists[v]:
+        neighbours = flat[bounds[v] : bounds[v + 1]]
+        for w in neighbours:
             taken |= near[w] if colors[w] < 0 else ends[w]
         bit = ~taken & (taken + 1)
         c = colors[v] = bit.bit_length() - 1
-        for x in lists[v]:
+        for x in neighbours:
             near[x] |= bit
-            if c not in first[x]:
-                first[x][c] = v
+            key = x * width + c
+            other = first.setdefault(key, v)
+            if other == v:
                 continue
-            several[x].add(c)
+            several.add(key)
+            crowded[x] = 1
             if colors[x] >= 0:
-                ends[first[x][c]] |= 1 << colors[x]
+                ends[other] |= 1 << colors[x]
                 ends[v] |= 1 << colors[x]
-        if several[v]:
-            for w in lists[v]:
-                if colors[w] in several[v]:
+        if crowded[v]:
+            for w in neighbours:
+                if v * width + colors[w] in several:
                     ends[w] |= bit
     return np.array(colors, np.int64)
 
 
-def _lists(keys: np.ndarray, values: np.ndarray, count: int) -> list[list[int]]:
-    """For each of ``count`` keys, its values."""
+def _lists(keys: np.ndarray, values: np.ndarray, count: int) -> tuple[list[int], list[int]]:
+    """The values of each of ``count`` keys, one after the other, and where those of each begin and end.
+
+    One list of numbers: the garbage collector does not go through it.
+    """
     order = np.argsort(keys, kind="stable")
-    bounds = np.searchsorted(keys[order], np.arange(count + 1)).tolist()
-    flat = values[order].tolist()
-    return [flat[a:b] for a, b in itertools.pairwise(bounds)]
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=count))])
+    return values[order].tolist(), bounds.tolist()
 
 
 def _orders(rows: np.ndarray, cols: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    """Orders of the columns in which a greedy colouring may be good."""
-    yield np.arange(width)
+    """Orders of the columns in which a greedy colouring may be good, each once."""
     degrees = np.bincount(cols, minlength=width)
-    yield np.argsort(-degrees, kind="stable")
     lengths = np.bincount(rows)
     near = np.bincount(cols, lengths[rows], minlength=width)  # columns that share a row, or more
-    yield np.argsort(-near, kind="stable")
+    found: list[np.ndarray] = []
+    for weights in (np.zeros(width), degrees, near):
+        order = np.argsort(-weights, kind="stable")
+        if not any([np.array_equal(order, o) for o in found]):
+            found.append(order)
+            yield order
 
 
 def _lattice(rows: np.ndarray, cols: np.ndarray, width: int, least: int, below: int) -> Any:
@@ -233,34 +267,37 @@ def _lattice(rows: np.ndarray, cols: np.ndarray, width: int, least: int, below: 
     The colour is a linear form of the position in the grid, modulo the number of colours. The strides of
     the grid are guessed from the differences of columns in a row; each guess is checked.
     """
-    strides = _strides(rows, cols)
-    column = np.arange(width)
-    parts = [[column], *[[column, column // s] for s in strides]]
-    parts += [[column, column // s, column // t] for s in strides for t in strides if s < t][:6]
-    few = rows % max(int(rows.max(initial=0)) // _SAMPLE, 1) == 0  # most guesses fail on some rows
+    few = np.flatnonzero(rows % max(int(rows.max(initial=0)) // _SAMPLE, 1) == 0)
+    sample, places = cols[few], np.unique(rows[few], return_inverse=True)[1]
+    strides = _strides(places, sample)
+    parts = [(1,), *[(1, s) for s in strides]]
+    parts += [(1, s, t) for s in strides for t in strides if s < t][:6]
     tries = 0
     for count in range(max(least, 1), below):
-        start = rows * count
+        start = places * count
         for part in parts:
-            for factors in itertools.product(range(count), repeat=len(part) - 1):
+            terms = [sample // s for s in part]
+            for factors in itertools.product(
+                (1, 0)[: len(part)], *[range(count)] * (len(part) - 1)
+            ):
                 tries += 1
                 if tries > _TRIES:
                     return None
-                terms = [x[cols[few]] * a for a, x in zip((1, *factors), part, strict=True)]
-                if np.bincount(start[few] + sum(terms) % count).max(initial=0) > 1:
-                    continue
-                form = [x * a for a, x in zip((1, *factors), part, strict=True)]
-                colors: np.ndarray = np.asarray(sum(form)) % count
-                if np.bincount(start + colors[cols]).max(initial=0) <= 1:
+                form = sum([x * a for a, x in zip(factors, terms, strict=True)])
+                if np.bincount(start + form % count).max(initial=0) > 1:
+                    continue  # most guesses fail on some rows
+                form = sum([np.arange(width) // s * a for a, s in zip(factors, part, strict=True)])
+                colors: np.ndarray = np.asarray(form) % count
+                if np.bincount(rows * count + colors[cols]).max(initial=0) <= 1:
                     return colors
     return None
 
 
 def _strides(rows: np.ndarray, cols: np.ndarray) -> list[int]:
-    """The most frequent differences of columns in a row, of a sample of the rows."""
-    lists = _lists(rows, cols, int(rows.max()) + 1 if rows.size else 0)
-    sample = [x for x in lists[:: max(len(lists) // 64, 1)] if len(x) <= _SHORT]
-    pairs = [abs(a - b) for x in sample for a, b in itertools.combinations(x, 2)]
+    """The most frequent differences of columns in a row."""
+    flat, bounds = _lists(rows, cols, int(rows.max(initial=-1)) + 1)
+    lists = [flat[a:b] for a, b in itertools.pairwise(bounds) if b - a <= _SHORT]
+    pairs = [abs(a - b) for x in lists for a, b in itertools.combinations(x, 2)]
     found, counts = np.unique(np.array(pairs, np.int64), return_counts=True)
     frequent = found[np.argsort(-counts, kind="stable")]
     return [int(s) for s in frequent if s > 1][:8]

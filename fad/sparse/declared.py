@@ -82,10 +82,8 @@ def _batched(pairs: Pairs, aval: Aval, dim: int | None, lanes: int, size: int) -
 def _returned(rules: UserRules, avals: Sequence[Aval], out: Aval) -> list[Pairs]:
     who = f"{rules.name}.sparsity"
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-    args = rules.inputs.combine(structs)
-    split = len(args) - len(rules.keywords)
-    kwargs = dict(zip(rules.keywords, args[split:], strict=True))
-    names, found = rules.argument_names(), rules.cls.sparsity(*args[:split], **kwargs)
+    args, kwargs = rules.arguments(structs)
+    names, found = rules.argument_names(), rules.cls.sparsity(*args, **kwargs)
     if len(names) == 1 and type(found) is not tuple:
         found = (found,)
     if type(found) is not tuple or len(found) != len(names):

@@ -41,7 +41,7 @@ def sparsity(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Call
     >>> fad.sparsity(fnp.diff)(fnp.zeros(4)).todense().tolist()
     [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     """
-    derivative = Derivative(f, argnums, "sparsity")
+    derivative = Derivative(f, argnums, "sparsity", False)
 
     @restores_modes
     @functools.wraps(f, updated=())
@@ -81,8 +81,7 @@ def sparse_pattern(
     >>> fad.sparse_jacobian(fnp.diff, pattern=pattern)(fnp.ones(4)).nse
     6
     """
-    who = HESSIAN if hessian else JACOBIAN
-    derivative = Derivative(f, argnums, who, pattern, called="sparse_pattern")
+    derivative = Derivative(f, argnums, "sparse_pattern", hessian, pattern)
 
     @restores_modes
     @functools.wraps(f, updated=())
@@ -185,7 +184,7 @@ def _values(
     chunk_size: int | None,
     pattern: PyTree,
 ) -> Callable[..., PyTree]:
-    derivative = Derivative(f, argnums, who, pattern, chunk_size)
+    derivative = Derivative(f, argnums, who, who == HESSIAN, pattern, chunk_size)
     check_format(format, who)
 
     @restores_modes

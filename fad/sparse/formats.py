@@ -118,7 +118,7 @@ FORMATS: dict[str, Callable[[Block, Array, str], PyTree]] = {
 
 
 def check_format(format: object, who: str) -> None:
-    """Refuse a format that there is not, or whose library is missing."""
+    """Refuse an unknown format, and one whose library is missing."""
     if format not in FORMATS:
         raise ArgumentError(f"{who}: format must be 'bcoo', 'bcsr' or 'scipy', got {format!r}")
     if format == "scipy":

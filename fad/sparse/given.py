@@ -68,6 +68,10 @@ def pairs_of(
     places = np.asarray(x.indices)
     if places.ndim != 2 or places.shape[1] != len(x.shape):
         raise error(f"{what} is a BCOO with n_batch or n_dense, expected one without")
+    if places.size and places.min() < 0:
+        raise error(
+            f"{what} is a BCOO with the negative index {places.min()}, expected places from 0 on"
+        )
     places = places[np.all(places < np.array(x.shape), 1)]  # others are padding
     if tuple(x.shape) != (*out, *shape):
         return places[:, 0].astype(np.int64), places[:, 1].astype(np.int64)

@@ -62,10 +62,12 @@ class _Call:
     out_structure: PyTreeDef
     out_like: PyTree
 
-    def __init__(self, args: Sequence[PyTree], argnums: int | Sequence[int], who: str) -> None:
+    def __init__(
+        self, args: Sequence[PyTree], argnums: int | Sequence[int], who: str, hessian: bool
+    ) -> None:
         self.nums = pick(argnums, len(args), who)
         self.single = not isinstance(argnums, (tuple, list))
-        self.who = who
+        self.who, self.hessian = who, hessian
         values, self.structure = differentiable_leaves(args, self.nums, who)
         if not values:
             raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
@@ -73,11 +75,11 @@ class _Call:
         shapes = [tuple(x.shape) for x in values]
         self.arguments: list[Leaf] = list(zip(names_of(self.nums, args), shapes, strict=True))
         self.dtypes = [x.dtype for x in values]
-        if who == HESSIAN:
+        if hessian:
             for (name, _), x in zip(self.arguments, values, strict=True):
                 if x.dtype.kind == "c":
                     raise GradientError(
-                        f"{HESSIAN}: {name} is complex, {describe(x)}. Take the Hessian by its real and "
+                        f"{who}: {name} is complex, {describe(x)}. Take the Hessian by its real and "
                         "imaginary parts."
                     )
 
@@ -106,12 +108,12 @@ class _Call:
             self.outputs = [(n, tuple(a.shape)) for n, a in zip(names, avals, strict=True)]
             return tuple(found)
 
-        if self.who != HESSIAN:
+        if not self.hessian:
             return outputs
         self.outputs, self.out_like = self.arguments, self.like
         self.out_structure = self.structure
         every = tuple(range(len(self.arguments)))
-        return gradient_function(output, every, False, HESSIAN, False)
+        return gradient_function(output, every, False, self.who, False)
 
     def assemble(self, blocks: Sequence[PyTree]) -> PyTree:
         """The blocks of each output and argument, as `jacfwd` returns them."""
@@ -119,7 +121,7 @@ class _Call:
         rows = [
             self._of_arguments(blocks[k : k + width]) for k in range(0, len(blocks), max(width, 1))
         ]
-        if self.who == HESSIAN:
+        if self.hessian:
             return self._of_arguments(rows)
         return trees.unflatten(self.out_structure, rows, self.out_like)
 
@@ -153,7 +155,7 @@ class _Prepared:
         block = block * (len(across) - 1) + np.searchsorted(across, cols, "right") - 1
         order = np.argsort(block, kind="stable")
         counts = np.bincount(block, minlength=(len(down) - 1) * (len(across) - 1))
-        return np.split(order, np.cumsum(counts)[:-1])
+        return np.split(order, np.cumsum(counts)[:-1])[: len(counts)]
 
     @functools.cached_property
     def blocks(self) -> list[Block]:
@@ -191,17 +193,17 @@ class Derivative:
         f: Callable[..., PyTree],
         argnums: int | Sequence[int],
         who: str,
+        hessian: bool,
         pattern: PyTree = None,
         chunk_size: int | None = None,
-        called: str = "",
     ) -> None:
-        check_jacobian(f, argnums, chunk_size, called or who)
+        check_jacobian(f, argnums, chunk_size, who)
         self.f = f
         self.argnums = argnums
-        self.who = who
+        self.who, self.hessian = who, hessian
         self.pattern = pattern
         self.chunk_size = chunk_size
-        self.computes = who != "sparsity" and not called
+        self.computes = who in (JACOBIAN, HESSIAN)
         self.arguments = Arguments(f, who)
         self.plans = Cache()
 
@@ -211,7 +213,7 @@ class Derivative:
         key = key_of(leaves, rest), trees.order_of(args)
         plan: _Prepared | None = self.plans.get(key)
         if plan is None or not all(map(_is_as_before, plan.live)):
-            call = _Call(args, self.argnums, self.who)
+            call = _Call(args, self.argnums, self.who, self.hessian)
             plan, kept = self._new_plan(call, args, leaves, rest)
             if kept:
                 self.plans.put(key, plan)
@@ -250,28 +252,26 @@ class Derivative:
         tracked = any([isinstance(c, Tensor) and not _is_fixed(c) for c in captures])
         if self.computes:
             values_of = self._values_of(plan)
-            plan.run = _of_arguments(values_of) if tracked else jit(values_of)
+            plan.run = _each_time(values_of) if tracked else jit(values_of)
         return plan, not tracked and not any([is_traced(c) for c in captures])
 
     def _given(self, call: _Call) -> SparsePattern | None:
         """The pattern that the caller gives."""
-        hessian = self.who == HESSIAN
         if self.pattern is None:
             return None
         if isinstance(self.pattern, SparsePattern):
-            self.pattern.check_fits(call.outputs, call.arguments, hessian, self.who)
+            self.pattern.check_fits(call.outputs, call.arguments, self.hessian, self.who)
             return self.pattern
         expected = call.assemble([0] * (len(call.outputs) * len(call.arguments)))
         found = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
         return self._pattern(call, *found)
 
     def _pattern(self, call: _Call, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
-        hessian = self.who == HESSIAN
-        if hessian:  # symmetric, as the matrix is
+        if self.hessian:  # symmetric, as the matrix is
             width = max(offsets(call.arguments)[-1], 1)
             both = np.unique(np.concatenate([rows * width + cols, cols * width + rows]))
             rows, cols = both // width, both % width
-        return SparsePattern(rows, cols, call.outputs, call.arguments, hessian)
+        return SparsePattern(rows, cols, call.outputs, call.arguments, self.hessian)
 
     def _push(self, of: Callable[..., PyTree], xs: Sequence[Value], ts: Sequence[Value]) -> PyTree:
         return push_forward(of, tuple(xs), tuple(ts), False, self.who)[1]
@@ -303,11 +303,11 @@ class Derivative:
                 jnp.asarray(part.reshape(size, *shape), dtype)
                 for part, (_, shape), dtype in zip(parts, leaves, dtypes, strict=True)
             ]
-            shown = self._over(products, seeds, size)
+            found = self._over(products, seeds, size)
             if turns:
                 turned = [1j * s if s.dtype.kind == "c" else jnp.zeros_like(s) for s in seeds]
-                shown = [*shown, *self._over(products, turned, size)]
-            return bind(read, tuple(shown))
+                found = [*found, *self._over(products, turned, size)]
+            return bind(read, tuple(found))
 
         return values
 
@@ -324,7 +324,7 @@ class Derivative:
 
 
 def _reader(plan: _Prepared, turns: bool) -> Primitive:
-    """Reads the entries of each block off the products, with a row of ``shown`` for each.
+    """Reads the entries of each block off the products: arrays with a row for each colour.
 
     ``turns``: those with the seeds times 1j, where they are complex, follow.
     """
@@ -337,19 +337,19 @@ def _reader(plan: _Prepared, turns: bool) -> Primitive:
         places = coloring.rows[part].astype(np.int32)
         of_block.append((coloring.products[part].astype(np.int32), places, out, of))
 
-    def read(*shown: Any) -> tuple[Value, ...]:
-        rows = [s.reshape(coloring.count, -1) for s in shown]
+    def read(*found: Any) -> tuple[Value, ...]:
+        rows = [p.reshape(coloring.count, -1) for p in found]
         half = len(rows) // 2 if turns else len(rows)
         flat = jnp.concatenate(rows[:half], 1) if half > 1 else rows[0]
         turned = jnp.concatenate(rows[half:], 1) if turns else flat
-        found = []
+        blocks = []
         for products, places, out, of in of_block:
             seed, result = (of, out) if forward else (out, of)
             entries = _as(flat[products, places], result)
             if seed.kind == "c" and result.kind != "c":
                 entries = entries - 1j * _as(turned[products, places], result)
-            found.append(entries.conj() if not forward and entries.dtype.kind == "c" else entries)
-        return tuple(found)
+            blocks.append(entries.conj() if not forward and entries.dtype.kind == "c" else entries)
+        return tuple(blocks)
 
     return Primitive("sparse_entries", read)
 
@@ -359,7 +359,9 @@ def _as(x: Value, dtype: DType) -> Value:
     return (x.real if x.dtype.kind == "c" and dtype.kind != "c" else x).astype(dtype)
 
 
-def _of_arguments(values: Callable[..., PyTree]) -> Callable[..., PyTree]:
+def _each_time(values: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``values``, run as it is: what it closes over is tracked."""
+
     def run(*args: PyTree, **kwargs: PyTree) -> PyTree:
         return leave(values(*args, **kwargs), has_tensor((args, kwargs)))
 

@@ -170,7 +170,7 @@ class SparsePattern:
         ) as error:  # NumPy and zipfile raise errors of many kinds for a damaged file
             raise ArgumentError(
                 f"SparsePattern.load: {os.fspath(path)!r} is no pattern that SparsePattern.save of this "
-                f"version wrote ({error}). Find it again, with fad.sparse_pattern(f)(*args), and save it."
+                f"version wrote. Find it again, with fad.sparse_pattern(f)(*args), and save it."
             ) from error
         pattern.__dict__["colored"] = coloring, forward
         return pattern

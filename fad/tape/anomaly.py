@@ -20,6 +20,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import GradientError
+from fad.errors.tracebacks import users_frames
 from fad.tape.graph import Node
 from fad.tape.running import running
 
@@ -109,8 +110,10 @@ class detect_anomaly(metaclass=BlockType):
     """A block in which each node remembers the line that made it, and NaN is an error.
 
     A backward rule that fails, or returns NaN, raises with the traceback of the forward call; with
-    ``create_graph``, those of the nodes whose backward pass made it too. Beyond PyTorch, a NaN in a
-    forward value or in a tangent raises where it arises, with the level and the lanes of vmap.
+    ``create_graph``, those of the nodes whose backward pass made it too. Frames of fad and JAX are left
+    out, if `fad.errors.traceback_filtering` is not off; ``node.metadata["traceback_"]`` has all of them.
+    Beyond PyTorch, a NaN in a forward value or in a tangent raises where it arises, with the level and the
+    lanes of vmap.
 
     Arguments:
         check_nan: whether to look for NaN.
@@ -226,7 +229,7 @@ def watched_call(level: Level, op: Operation, args: Sequence[Operand], whole: bo
                 len(outs),
                 f"'{op.name}' gave nan in the {{what}} of its {{k}}th output, at {level!r}{{lanes}}, from "
                 "arguments without nan. Traceback of the call:\n"
-                + _as_text("".join(traceback.format_stack()[:-1])),
+                + _as_text("".join(users_frames(traceback.format_stack()[:-1]))),
             )
     return out
 
@@ -241,7 +244,7 @@ def reported_as_one() -> Iterator[None]:
         running.watched = before
 
 
-def _check_call(name: str, level: Level, args: Sequence[Any], outs: Sequence[Any]) -> None:
+def _check_call(name: str, level: Level, args: Sequence[Operand], outs: Sequence[Operand]) -> None:
     """Raise if a call made a NaN, in a value or a tangent, that was not in its arguments."""
     for k, o in enumerate(outs):
         for what, lanes in _nans(o):
@@ -253,12 +256,12 @@ def _check_call(name: str, level: Level, args: Sequence[Any], outs: Sequence[Any
             )
 
 
-def _parts(x: Operand) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
+def _parts(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
     """The value and the tangents that a value consists of, each with the dimensions of its lanes.
 
     Those of traced code are Tensors of its level.
     """
-    parts: list[tuple[str, Any, tuple[int, ...]]] = [("value", x, ())]
+    parts: list[tuple[str, Operand, tuple[int, ...]]] = [("value", x, ())]
     while parts:
         what, x, dims = parts.pop(0)
         while isinstance(x, Tensor) and not x.level.traces:
@@ -298,7 +301,7 @@ def _lanes_with_nan(dims: tuple[int, ...]) -> Primitive:
     return Primitive("lanes_with_nan", flag)
 
 
-def _check_when_executed(values: Sequence[Any], count: int, message: str) -> None:
+def _check_when_executed(values: Sequence[Operand], count: int, message: str) -> None:
     """Write a check into the program that is traced: that there is no NaN among the first ``count`` values,
     if there is none among the others.
 
@@ -399,7 +402,8 @@ def explain(node: Node) -> str:
             )
         else:
             parts.append(
-                f"{what}Traceback of forward call that caused the error:\n{''.join(lines)}"
+                f"{what}Traceback of forward call that caused the error:\n"
+                + "".join(users_frames(lines))
             )
         at = at.metadata.get("parent_")
         first = False

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import DType, Operand
+from fad.core.types import Array, DType, MaybeValue, Operand, Outputs
 from fad.errors import GradientError, describe
 from fad.tape.edges import NextEdge
 from fad.tape.graph import Node
@@ -84,7 +84,7 @@ class Error(Node):
         super().__init__(next_edges)
         self.message = message
 
-    def apply(self, *gradients: Any) -> Any:
+    def apply(self, *gradients: MaybeValue) -> Outputs:
         raise GradientError(self.message)
 
 
@@ -128,7 +128,7 @@ class DelayedError(Node):
         for _ in range(num_inputs or 0):
             self.add_input_metadata()
 
-    def apply(self, *tensors: Any) -> Any:
+    def apply(self, *tensors: Operand | None) -> Outputs:
         if self.num_inputs and len(tensors) != self.num_inputs:
             raise TypeError(
                 f"DelayedError: expected {self.num_inputs} arguments, got {len(tensors)} instead"
@@ -143,7 +143,7 @@ class UndefinedGradBackward(Node):
 
     __slots__ = ()
 
-    def apply(self, *gradients: Any) -> Any:
+    def apply(self, *gradients: MaybeValue) -> Outputs:
         return tuple([None] * len(self.edges))
 
 
@@ -159,7 +159,7 @@ class UndefinedGrad(Node):
 
     __slots__ = ()
 
-    def apply(self, *tensors: Any) -> Any:
+    def apply(self, *tensors: Operand | None) -> Outputs:
         values = [None if t is None else as_tensor(t) for t in tensors]
         outs = pass_through(values, UndefinedGradBackward)
         return outs[0] if len(outs) == 1 else tuple(outs)
@@ -185,7 +185,7 @@ class GraphRoot(Node):
         for value in self.outputs:
             self.add_input_metadata(value)
 
-    def apply(self, *_: Any) -> Any:
+    def apply(self, *_: object) -> tuple[Operand, ...]:
         return self.outputs
 
 
@@ -203,7 +203,7 @@ class Identity(TraceableNode):
 
     __slots__ = ()
 
-    def apply(self, *gradients: Any) -> Any:
+    def apply(self, *gradients: MaybeValue) -> Outputs:
         return gradients
 
 
@@ -230,7 +230,7 @@ class CopyBackwards(TraceableNode):
         self.source_dtype = dtype
         self.source_sharding = sharding
 
-    def apply(self, g: Any) -> Any:
+    def apply(self, g: Operand | None) -> Tensor | None:
         if g is None:
             return None
         g = as_tensor(g)
@@ -266,7 +266,7 @@ class Scatter(Node):
     __slots__ = ("devices", "dim", "sizes")
 
     def __init__(
-        self, devices: Sequence[Any], sizes: Sequence[int] | None = None, dim: int = 0
+        self, devices: Sequence[object], sizes: Sequence[int] | None = None, dim: int = 0
     ) -> None:
         super().__init__()
         self.devices = list(devices)
@@ -328,12 +328,14 @@ class Gather(Node):
 
     __slots__ = ("destination", "dim")
 
-    def __init__(self, destination: Any, dim: int = 0, next_edges: Iterable[NextEdge] = ()) -> None:
+    def __init__(
+        self, destination: object, dim: int = 0, next_edges: Iterable[NextEdge] = ()
+    ) -> None:
         super().__init__(next_edges)
         self.destination = destination
         self.dim = dim
 
-    def apply(self, *parts: Any) -> Tensor:
+    def apply(self, *parts: Operand | None) -> Tensor:
         tensors = [as_tensor(p) for p in self._filled(parts)]
         if not tensors:
             raise ValueError("Gather: needs at least one Tensor")
@@ -355,7 +357,7 @@ class Gather(Node):
             set_history(out, node)
         return out
 
-    def _filled(self, parts: Sequence[Operand]) -> list[Operand]:
+    def _filled(self, parts: Sequence[Operand | None]) -> Sequence[Operand | None]:
         """Zeros for gradients that did not arrive."""
         known = self.metadata_of_inputs()
         return [
@@ -371,7 +373,7 @@ class _ScatterBackward(Scatter):
 
     def __init__(
         self,
-        devices: Sequence[Any],
+        devices: Sequence[object],
         sizes: Sequence[int],
         dim: int,
         next_edges: Iterable[NextEdge],
@@ -391,7 +393,7 @@ class _ScatterBackward(Scatter):
         return tuple([p.reshape(()) for p in parts]) if self.scalars else parts
 
 
-def _put(x: Any, device: object) -> Any:
+def _put(x: Array, device: Any) -> Array:
     return x if device is None else jax.device_put(x, device)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import jax
+
 from fad.core.types import DType
 
 if TYPE_CHECKING:
@@ -71,7 +73,7 @@ class InputMetadata(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: DType | None
-    sharding: Any = None
+    sharding: jax.sharding.Sharding | None = None
     is_undefined: bool = False
 
 

@@ -31,7 +31,7 @@ from fad.tape.recorded_node import RecordedNode, spread
 from fad.tape.recorder import ROOT, PrimitiveNode
 from fad.tape.running import running
 
-__all__ = ["ONES_LIKE", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
+__all__ = ["ONES_LIKE", "UNIT_COTANGENT", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
 
 
 def _filled(name: str, number: int) -> Primitive:
@@ -50,6 +50,10 @@ def _filled(name: str, number: int) -> Primitive:
 
 ZEROS_LIKE = _filled("zeros_like", 0)
 ONES_LIKE = _filled("ones_like", 1)
+# What `fad.grad` starts from. It has no tangent, so that a Hessian's product computes no terms of zeros.
+# A pass of the tape starts from `ONES_LIKE`: gradients of duals are duals there, as in PyTorch.
+UNIT_COTANGENT = _filled("unit_cotangent", 1)
+UNIT_COTANGENT.dependence = lambda mask: (False,)
 
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
@@ -57,7 +61,7 @@ class _Task:
     """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
 
     depth: int
-    callbacks: list[Callable[[], Any]] = dataclasses.field(default_factory=list)
+    callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
 
     def will_run(self, node: Node | None) -> bool:
@@ -69,7 +73,7 @@ _THREAD_DEPTH = 12  # reentrant passes nested deeper than this continue on a sta
 _MOST_NESTED = 3_000  # more than this is a hook or a rule that starts passes without end
 
 
-def queue_callback(callback: Callable[[], Any]) -> None:
+def queue_callback(callback: Callable[[], object]) -> None:
     """Call ``callback()`` when the backward pass that is running now has finished.
 
     Raises:
@@ -142,7 +146,7 @@ def pull_back(
     inputs: Sequence[Tensor],
     *,
     keep_graph: bool = False,
-) -> list[Operand]:
+) -> list[MaybeValue]:
     """Gradients of ``inputs``, as values below their level; None is zero.
 
     ``outputs`` that are not part of the inputs' graph, and cotangents of None, contribute nothing.
@@ -156,11 +160,11 @@ def pull_back(
     return run(roots, [gradient_edge(x) for x in inputs], keep_graph=keep_graph)
 
 
-def _in_thread(task: _Task, *args: Any) -> list[Any]:
+def _in_thread(task: _Task, *args: Any) -> list[MaybeValue]:
     """Run a deeply nested pass on a thread of its own, with this thread's modes and levels."""
     modes = {name: getattr(state, name) for name in MODES if name != "trace"}
 
-    def work() -> list[Any]:
+    def work() -> list[MaybeValue]:
         for name, value in modes.items():
             setattr(state, name, value)
         return _run_task(task, *args)
@@ -224,7 +228,7 @@ def _run_task(
             cotangents = buffers.pop(node)
             running.current = node
             runs = needed is None or node in needed
-            # What is asked for is read before the node runs: its own hooks may still change what it is given.
+            # What is captured is read before the node runs: its own hooks may still change what it is given.
             if node in wanted or (not runs and len(roots) == 1):
                 cotangents = _end(node, cotangents, runs, create_graph)
                 for k in wanted.get(node, ()):
@@ -256,7 +260,7 @@ def _run_task(
                     continue
                 n, nr = edge
                 count = dependencies.get(n)
-                if count is None:  # it leads to nothing that is asked for
+                if count is None:  # it leads to nothing that is captured
                     continue
                 _add_to(buffers, n, nr, g)
                 dependencies[n] = count - 1  # also for None: a node runs when all have arrived
@@ -289,7 +293,7 @@ def _end(
 def _attended(
     node: Any,
     graph: _PassGraph,
-    cotangents: list[Any],
+    cotangents: list[MaybeValue],
     need: tuple[bool, ...],
     buffers: dict[Node, list[MaybeValue]],
     create_graph: bool,
@@ -302,7 +306,7 @@ def _attended(
         else:
             reach_leaf(node, cotangents, create_graph)
         return ()
-    grads: Sequence[Any]
+    grads: Sequence[MaybeValue]
     if node.is_program:
         return _run_program(node, graph, cotangents, need, buffers, keep_graph)
     if anomaly.nodes:
@@ -317,7 +321,7 @@ def _attended(
     return grads
 
 
-def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> None:
+def _add_to(buffers: dict[Node, list[MaybeValue]], node: Node, nr: int, value: MaybeValue) -> None:
     """Add ``value`` to what has arrived at input ``nr`` of ``node``."""
     slots = buffers.get(node)
     if slots is None:
@@ -325,7 +329,8 @@ def _add_to(buffers: dict[Node, list[Any]], node: Node, nr: int, value: Any) -> 
     elif nr >= len(slots):
         slots.extend([None] * (nr + 1 - len(slots)))
     if value is not None:
-        slots[nr] = value if slots[nr] is None else bind(ADD, (slots[nr], value))
+        sofar = slots[nr]
+        slots[nr] = value if sofar is None else bind(ADD, (sofar, value))
 
 
 @dataclasses.dataclass(slots=True)
@@ -354,7 +359,7 @@ def _graph_of(
     ends = wanted if targets is None else set(targets)
     stack = list(counts)
     stray = any([bool(n.edges) for n in ends])  # type: ignore[attr-defined]
-    known: dict[Node, Any] = {}
+    known: dict[Node, Sequence[tuple[Node, int] | None]] = {}
     programs: dict[Node, Any] = {}
     while stack:
         node = stack.pop()
@@ -394,7 +399,9 @@ def _graph_of(
     return _PassGraph(known, counts, needed, programs)
 
 
-def _open(graph: _PassGraph, roots: Sequence[Any], create_graph: bool) -> bool:
+def _open(
+    graph: _PassGraph, roots: Sequence[tuple[tuple[Node, int], Value]], create_graph: bool
+) -> bool:
     """Put the nodes of operations in the place of programs that this pass cannot run whole.
 
     Returns whether there are any.
@@ -446,7 +453,7 @@ def _run_program(
             slots = buffers[edge[0]]
             if edge[1] < len(slots):
                 arrived[k], slots[edge[1]] = slots[edge[1]], None
-    found: Sequence[Any] = node.run_adding(
+    found: Sequence[MaybeValue] = node.run_adding(
         graph.programs[node], cotangents, need, arrived, keep_graph
     )
     return found

@@ -47,7 +47,7 @@ __all__ = [
     "set_grad_enabled",
 ]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def is_grad_enabled() -> bool:
@@ -82,7 +82,7 @@ def _mark(t: object) -> object:
         meta_of(t).inference = True
         storage_of(t)
         if t.level.id <= state.base_watermark and t.level.tangent(t) is not None:
-            t.aux = None
+            t._aux = None
     return t
 
 
@@ -150,11 +150,11 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         def __init__(self, inner: Any) -> None:
             self.inner = inner
 
-        def send(self, value: object) -> Any:
+        def send(self, value: object) -> PyTree:
             with mode():
                 return self.inner.send(value)
 
-        def throw(self, *exc: object) -> Any:
+        def throw(self, *exc: object) -> PyTree:
             with mode():
                 return self.inner.throw(*exc)
 
@@ -162,10 +162,10 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
             with mode():
                 return self.inner.close()
 
-        def __iter__(self) -> Any:
+        def __iter__(self) -> Self:
             return self
 
-        def __next__(self) -> Any:
+        def __next__(self) -> PyTree:
             return self.send(None)
 
         def __await__(self) -> Any:
@@ -182,7 +182,7 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
     if inspect.isasyncgenfunction(f):
         # It is suspended in two ways: by ``await``, which `Steps` drives, and by ``yield``, which this does.
         @functools.wraps(f)
-        async def async_generator(*args: object, **kwargs: object) -> Any:
+        async def async_generator(*args: object, **kwargs: object) -> PyTree:
             inner = f(*args, **kwargs)
             step, argument = inner.asend, None
             try:
@@ -202,18 +202,14 @@ def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
         return async_generator
 
     @functools.wraps(f)
-    def generator(*args: object, **kwargs: object) -> Any:
+    def generator(*args: object, **kwargs: object) -> PyTree:
         return (yield from Steps(f(*args, **kwargs)))
 
     return generator
 
 
 class _FixedMode(_GradMode):
-    """A mode that is either on or off: ``records``.
-
-    It is no part of the classes below, so that type checkers know these by their ``__new__``, which gives a
-    function the type that it has.
-    """
+    """A mode that is either on or off: ``records``."""
 
     __slots__ = ()
     records: bool
@@ -222,7 +218,20 @@ class _FixedMode(_GradMode):
         super().__init__(self.records)
 
 
-class no_grad(_FixedMode):
+class _FixedModeOrFunction(_FixedMode):
+    """`_FixedMode`, or a function in it: type checkers go by ``__new__`` where a base has ``__init__``."""
+
+    __slots__ = ()
+
+    @overload
+    def __new__(cls, f: None = None) -> Self: ...
+    @overload
+    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
+    def __new__(cls, f: Any = None) -> Any:
+        return super().__new__(cls) if f is None else cls()(f)
+
+
+class no_grad(_FixedModeOrFunction):
     """Stop recording on every level that exists here. Tangents of forward mode go on.
 
     A context manager, and a decorator for functions, generators and coroutines.
@@ -239,15 +248,8 @@ class no_grad(_FixedMode):
     __slots__ = ()
     records = False
 
-    @overload
-    def __new__(cls, f: None = None) -> Self: ...
-    @overload
-    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
-    def __new__(cls, f: Any = None) -> Any:
-        return super().__new__(cls) if f is None else cls()(f)
 
-
-class enable_grad(_FixedMode):
+class enable_grad(_FixedModeOrFunction):
     """Record again inside ``no_grad``. Context manager and decorator, as ``torch.enable_grad``.
 
     >>> import fad
@@ -260,13 +262,6 @@ class enable_grad(_FixedMode):
 
     __slots__ = ()
     records = True
-
-    @overload
-    def __new__(cls, f: None = None) -> Self: ...
-    @overload
-    def __new__(cls, f: F) -> F: ...  # type: ignore[misc]
-    def __new__(cls, f: Any = None) -> Any:
-        return super().__new__(cls) if f is None else cls()(f)
 
 
 class set_grad_enabled(_GradMode):

@@ -7,19 +7,19 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, cast
 
 import jax
 
 from fad.core.level import Level, outlived, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
-from fad.core.types import MaybeValue
+from fad.core.types import GraphNode, MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.edges import Edge, Indices, InputMetadata, NextEdge, edges_of_operations, pair
 from fad.tape.handles import RemovableHandle, host_for
 from fad.tape.running import running
 
-__all__ = ["AccumulateGrad", "Node", "accumulator_of", "alias", "gradient_edge"]
+__all__ = ["AccumulateGrad", "Node", "accumulator_of", "alias", "gradient_edge", "node_of"]
 
 
 class NodeExtra:
@@ -119,14 +119,14 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.name()}>"
 
-    def __copy__(self) -> Node:
+    def __copy__(self) -> NoReturn:
         raise TypeError(f"{self.name()}: a Node is a place in a graph and cannot be copied")
 
-    def __deepcopy__(self, memo: object) -> Node:
-        return self.__copy__()
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__copy__()
 
-    def __reduce__(self) -> Any:
-        return self.__copy__()
+    def __reduce__(self) -> NoReturn:
+        self.__copy__()
 
     # Execution
 
@@ -311,7 +311,7 @@ class Node:
         extra_of(self).inputs = []
 
     @property
-    def sharding(self) -> Any:
+    def sharding(self) -> jax.sharding.Sharding | None:
         """The sharding of the first value on a device that it is known to work with, or None.
 
         What a stream is to PyTorch's engine: where the node's work happens.
@@ -329,17 +329,15 @@ class Node:
                     todo.append(edge[0])
         return None
 
-    def _own_sharding(self) -> Any:
-        for m in self.metadata_of_inputs():
-            if m.sharding is not None:
-                return m.sharding
-        return None
+    def _own_sharding(self) -> jax.sharding.Sharding | None:
+        found = [m.sharding for m in self.metadata_of_inputs() if m.sharding is not None]
+        return found[0] if found else None
 
     @property
     def device(self) -> Any:
         """The device of `sharding`: the first, if there are several."""
         sharding = self.sharding
-        return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)
+        return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)  # type: ignore[attr-defined]
 
     # Hooks and metadata
 
@@ -348,7 +346,7 @@ class Node:
         """A dict of the user's; anomaly mode keeps the forward traceback in it."""
         return extra_of(self).metadata
 
-    def register_hook(self, hook: Callable[[Any, Any], Any]) -> RemovableHandle:
+    def register_hook(self, hook: Callable[[Any, Any], object]) -> RemovableHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after this node has run.
 
         It may return a replacement for ``grad_inputs``, the gradients that the node gives: a tuple.
@@ -359,7 +357,7 @@ class Node:
         host_for("a hook on a node", self)
         return RemovableHandle(extra_of(self).post_hooks, hook)
 
-    def register_prehook(self, hook: Callable[[Any], Any]) -> RemovableHandle:
+    def register_prehook(self, hook: Callable[[Any], object]) -> RemovableHandle:
         """Call ``hook(grad_outputs)`` before this node runs; it may return a replacement, a tuple.
 
         Raises:
@@ -403,6 +401,11 @@ def extra_of(node: Node) -> NodeExtra:
     return node.extra
 
 
+def node_of(t: Tensor) -> Node | None:
+    """`Tensor.node` as what it is: the core has a protocol for it, `fad.core.types.GraphNode`."""
+    return t.node  # type: ignore[return-value]
+
+
 class AccumulateGrad(Node):
     """The end of a graph: adds what it gets to ``variable.grad``.
 
@@ -421,7 +424,7 @@ class AccumulateGrad(Node):
     # What it does needs operations and writes in place, which come later in the order of imports:
     # `fad.tape.accumulate`, and `fad.views.inplace` for ``write(grad, level, value)``.
     work: ClassVar[Callable[..., None]]
-    write: ClassVar[Callable[[Tensor, Any, Any], None]]
+    write: ClassVar[Callable[[Tensor, Level, Value], None]]
 
     def __init__(self, variable: Tensor) -> None:
         self.level = variable._level
@@ -430,7 +433,7 @@ class AccumulateGrad(Node):
         self.extra = None
         self.variable = variable
 
-    def apply(self, *gradients: Any) -> Any:
+    def apply(self, *gradients: MaybeValue) -> tuple[()]:
         if len(gradients) != 1:
             raise TypeError(f"AccumulateGrad: expected 1 arguments, got {len(gradients)} instead")
         gradient, shape = gradients[0], tuple(self.variable.shape)
@@ -447,7 +450,7 @@ class AccumulateGrad(Node):
     def metadata_of_inputs(self) -> list[InputMetadata]:
         return [InputMetadata(self.variable.shape, self.variable.dtype, self._own_sharding())]
 
-    def _own_sharding(self) -> Any:
+    def _own_sharding(self) -> jax.sharding.Sharding | None:
         return _sharding_of(self.variable)
 
 
@@ -458,14 +461,14 @@ def accumulator_of(t: Tensor) -> AccumulateGrad:
     node = None if known is None else known()
     if node is None:
         fresh = AccumulateGrad(t)
-        reference = weakref.ref(fresh)
+        reference: weakref.ref[GraphNode] = weakref.ref(fresh)
         with _making:  # graphs of several threads must end in the same node
             known = meta.accumulator
             if known is None or known() is None:
                 meta.accumulator = reference if meta.accumulator is known else meta.accumulator
             current = meta.accumulator
             node = None if current is None else current()
-    return accumulator_of(t) if node is None else node
+    return accumulator_of(t) if node is None else cast(AccumulateGrad, node)
 
 
 def gradient_edge(t: Tensor) -> tuple[Node, int]:
@@ -482,7 +485,7 @@ def current_edge(t: Tensor) -> tuple[Node, int]:
     if node is None:
         return accumulator_of(t), 0
     node.has_parent = True
-    return node, t._output_nr
+    return node, t._output_nr  # type: ignore[return-value]  # see `node_of`
 
 
 def alias(x: Any) -> Any:
@@ -492,5 +495,5 @@ def alias(x: Any) -> Any:
     t = new_tensor(x.value, x.level, x.aux)
     if x.requires_grad:
         t._requires_grad = True
-        t.node, t.output_nr = gradient_edge(x)
+        t._node, t._output_nr = gradient_edge(x)
     return t

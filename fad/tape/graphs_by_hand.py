@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -134,7 +135,7 @@ def set_history(outputs: PyTree, node: Node) -> PyTree:
         remember(node)
     for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
         nr = node.add_input_metadata(t)
-        t._requires_grad, t.node, t.output_nr = True, node, nr
+        t._requires_grad, t._node, t._output_nr = True, node, nr
         node.level = t.level
     return outputs
 
@@ -146,12 +147,8 @@ def is_recorded(t: object) -> bool:
 
 def top_level(values: Iterable[Any]) -> Any:
     """The highest level among the Tensors, None if there are none."""
-    return max([v.level for v in values if isinstance(v, Tensor)], key=_id, default=None)
-
-
-def _id(level: Any) -> int:
-    number: int = level.id
-    return number
+    levels = [v.level for v in values if isinstance(v, Tensor)]
+    return max(levels, key=operator.attrgetter("id"), default=None)
 
 
 def without_history(values: Sequence[Operand], level: Any) -> list[Any]:

@@ -26,16 +26,16 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
 from fad.core.tensor import Tensor, meta_of
-from fad.core.types import MaybeValue, Value
+from fad.core.types import MaybeValue
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
-from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge
+from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of
 from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
@@ -49,6 +49,8 @@ __all__ = [
     "register_post_accumulate_grad_hook",
     "retain_grad",
 ]
+
+Gradients: TypeAlias = tuple[MaybeValue, ...]
 
 
 def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
@@ -71,12 +73,13 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Removab
             "x.requires_grad_() before it is used"
         )
     host_for("a hook", t)
-    if t.node is None:
+    node = node_of(t)
+    if node is None:
         meta = meta_of(t)
         if meta.hooks is None:
             meta.hooks = {}
         return RemovableHandle(meta.hooks, hook)
-    return RemovableHandle(extra_of(t.node).tensor_hooks.setdefault(t.output_nr, {}), hook)
+    return RemovableHandle(extra_of(node).tensor_hooks.setdefault(t.output_nr, {}), hook)
 
 
 def register_post_accumulate_grad_hook(
@@ -114,9 +117,10 @@ def retain_grad(t: Tensor) -> None:
     """
     if not t.requires_grad:
         raise GradientError("can't retain_grad on Tensor that has requires_grad=False")
-    if t.node is not None:
+    node = node_of(t)
+    if node is not None:
         meta_of(t).retains_grad = True
-        extra_of(t.node).retains[t.output_nr] = weakref.ref(t)
+        extra_of(node).retains[t.output_nr] = weakref.ref(t)
 
 
 # What the engine calls
@@ -172,7 +176,7 @@ def call_tensor_hooks(
         meta = node.variable.meta
         if meta is None or not meta.hooks:
             return cotangents
-        return [_call(meta.hooks, cotangents[0], node, create_graph)]
+        return _after_hooks(meta.hooks, _of_tensor, node, cotangents[:1], create_graph)
     extra = node.extra
     if extra is None or not (extra.tensor_hooks or extra.retains):
         return cotangents
@@ -181,7 +185,7 @@ def call_tensor_hooks(
         if nr < len(values):
             if values[nr] is None and separates_outputs(node):
                 hooks = {k: h for k, h in hooks.items() if getattr(h, "counts", False)}
-            values[nr] = _call(hooks, values[nr], node, create_graph)
+            (values[nr],) = _after_hooks(hooks, _of_tensor, node, [values[nr]], create_graph)
     for nr, ref in list(extra.retains.items()):
         t = ref()
         value = values[nr] if nr < len(values) else None
@@ -190,65 +194,60 @@ def call_tensor_hooks(
     return values
 
 
-def _call(hooks: dict[int, Any], value: MaybeValue, node: Node, create_graph: bool) -> MaybeValue:
-    if not hooks:
-        return value
-    host = host_for("a hook", node, running=True)
-    level = _level(node)
-    g = None if value is None else level.lift(value)
-    for hook in list(hooks.values()):
-
-        def run(g: Value, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
-            result = _checked(hook, hook(g), g)
-            return (g if result is None else result,)
-
-        (g,) = call_hook(host, hook, run, (g,), 1)
-    return g if g is None or create_graph else level.detach(g)
-
-
 def call_pre_hooks(
     node: Node, cotangents: list[MaybeValue], create_graph: bool
 ) -> list[MaybeValue]:
     """The node's pre-hooks."""
-    extra = node.extra
-    if extra is None or not extra.pre_hooks:
-        return cotangents
-    host = host_for("a hook on a node", node, running=True)
-    level = _level(node)
-    lifted = tuple([None if c is None else level.lift(c) for c in cotangents])
-    for hook in list(extra.pre_hooks.values()):
-
-        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
-            return _replaced(hook, hook(gs), gs)
-
-        lifted = call_hook(host, hook, run, lifted, len(lifted))
-    return [c if c is None or create_graph else level.detach(c) for c in lifted]
+    hooks = {} if node.extra is None else node.extra.pre_hooks
+    return _after_hooks(hooks, _before_node, node, cotangents, create_graph)
 
 
 def call_post_hooks(
     node: Node, grads: Sequence[MaybeValue], cotangents: Sequence[MaybeValue], create_graph: bool
 ) -> Sequence[MaybeValue]:
     """The node's post-hooks."""
-    extra = node.extra
-    if extra is None or not extra.post_hooks:
-        return grads
-    host = host_for("a hook on a node", node, running=True)
-    level = _level(node)
-    inputs = tuple([None if g is None else level.lift(g) for g in grads])
-    outputs = tuple([None if c is None else level.lift(c) for c in cotangents])
-    count = len(inputs)
-    for hook in list(extra.post_hooks.values()):
-
-        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> tuple[MaybeValue, ...]:
-            return _replaced(hook, hook(gs[:count], gs[count:]), gs[:count])
-
-        inputs = call_hook(host, hook, run, (*inputs, *outputs), count)
-    return [g if g is None or create_graph else level.detach(g) for g in inputs]
+    hooks = {} if node.extra is None else node.extra.post_hooks
+    return _after_hooks(hooks, _after_node, node, list(grads), create_graph, cotangents)
 
 
-def _replaced(
-    hook: Callable[..., object], result: object, before: tuple[MaybeValue, ...]
-) -> tuple[MaybeValue, ...]:
+def _of_tensor(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
+    result = _checked(hook, hook(*gs), *gs)
+    return gs if result is None else (result,)
+
+
+def _before_node(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
+    return _replaced(hook, hook(gs), gs)
+
+
+def _after_node(hook: Any, gs: Gradients, others: Gradients) -> Gradients:
+    return _replaced(hook, hook(gs, others), gs)
+
+
+def _after_hooks(
+    hooks: dict[int, Any],
+    call: Callable[[Any, Gradients, Gradients], Gradients],
+    node: Node,
+    values: list[MaybeValue],
+    create_graph: bool,
+    others: Sequence[MaybeValue] = (),
+) -> list[MaybeValue]:
+    """What ``hooks`` make of gradients, by ``call(hook, values, others)``, one after the other."""
+    if not hooks:
+        return values
+    host = host_for("a hook" if call is _of_tensor else "a hook on a node", node, running=True)
+    level, count = _level(node), len(values)
+    lifted = [None if v is None else level.lift(v) for v in (*values, *others)]
+    given, beside = tuple(lifted[:count]), tuple(lifted[count:])
+    for hook in list(hooks.values()):
+
+        def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> Gradients:
+            return call(hook, gs[:count], gs[count:])
+
+        given = call_hook(host, hook, run, (*given, *beside), count)
+    return [g if g is None or create_graph else level.detach(g) for g in given]
+
+
+def _replaced(hook: Callable[..., object], result: object, before: Gradients) -> Gradients:
     """What a hook on a node returned in place of ``before``: all of the gradients, or None."""
     if result is None:
         return before

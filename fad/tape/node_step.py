@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, outlived
+from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import Array, MaybeValue, Value
@@ -30,11 +31,11 @@ __all__ = ["is_broadcast", "level_of", "reach_leaf", "release_by_hand", "step", 
 
 def step(
     node: Node,
-    cotangents: list[Any],
+    cotangents: list[MaybeValue],
     need: tuple[bool, ...],
     create_graph: bool,
     keep_graph: bool,
-) -> Sequence[Any]:
+) -> Sequence[MaybeValue]:
     """Gradients for every edge of ``node``; None where there is none, or ``need`` says no."""
     extra = node.extra
     if extra is not None:
@@ -60,7 +61,9 @@ def step(
     return grads
 
 
-def reach_leaf(node: AccumulateGrad, cotangents: list[Any], create_graph: bool) -> Sequence[Any]:
+def reach_leaf(
+    node: AccumulateGrad, cotangents: list[MaybeValue], create_graph: bool
+) -> Sequence[MaybeValue]:
     """Everything that happens at a leaf: hooks of the Tensor, of the node, and accumulation."""
     cotangents = call_tensor_hooks(node, cotangents, create_graph)
     cotangents = call_pre_hooks(node, cotangents, create_graph)
@@ -114,13 +117,10 @@ def level_of(node: Node) -> Any:
             stack.extend(unknown)
             continue
         levels = [_known_level(n) for n in nexts]
-        found = extra_of(stack.pop()).level = max(levels, key=_level_id, default=ROOT)
+        found = extra_of(stack.pop()).level = max(
+            levels, key=operator.attrgetter("id"), default=ROOT
+        )
     return found
-
-
-def _level_id(level: Level) -> int:
-    number: int = level.id
-    return number
 
 
 def _known_level(node: Node) -> Any:
@@ -133,7 +133,7 @@ def _known_level(node: Node) -> Any:
 def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
     """Gradients in the form that the next nodes expect; broadcast ones are summed.
 
-    Shape, dtype, and for nodes that know it, the devices.
+    Shape, dtype, and for nodes that have it, the devices.
     """
     result = list(grads)
     for i, (g, edge) in enumerate(zip(grads, node.edges, strict=True)):
@@ -203,10 +203,10 @@ def is_broadcast(small: Sequence[int], large: Sequence[int]) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def sum_to(shape: tuple[int, ...], ndim: int) -> Any:
+def sum_to(shape: tuple[int, ...], ndim: int) -> Primitive:
     """The sum of a gradient with ``ndim`` dimensions over those along which ``shape`` was broadcast."""
 
-    def sum_to(x: Array) -> Any:
+    def sum_to(x: Array) -> Array:
         x = jnp.sum(x, axis=tuple(range(ndim - len(shape))))
         axes = tuple([i for i, n in enumerate(shape) if n == 1 and x.shape[i] != 1])
         return jnp.sum(x, axis=axes, keepdims=True)

@@ -11,7 +11,7 @@ from fad.core.casts import cast_to
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, state
 from fad.core.tensor import Tensor, meta_of, new_tensor
-from fad.core.types import Operand, Value
+from fad.core.types import Operand, PyTree, Value
 from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, Node, alias
 from fad.tape.handles import refuse_in_traced_code
@@ -47,7 +47,11 @@ class PackedValue:
     __slots__ = ("aval", "data", "edge", "hooks", "level")
 
     def __init__(
-        self, level: Level, value: Operand, edge: tuple[Node, int] | None, hooks: tuple[Any, Any]
+        self,
+        level: Level,
+        value: Operand,
+        edge: tuple[Node, int] | None,
+        hooks: tuple[Callable[[Any], object], Callable[[Any], object]],
     ) -> None:
         if hooks is not UNCHANGED:
             refuse_in_traced_code("a hook for saved tensors", write=_WRITE)
@@ -100,7 +104,7 @@ class PackedValue:
             if isinstance(node, AccumulateGrad):  # a leaf, whose gradient goes there
                 meta_of(t).accumulator = weakref.ref(node)
             else:
-                t.node, t.output_nr = node, self.edge[1]
+                t._node, t._output_nr = node, self.edge[1]
         return t
 
     def _as_saved(self, x: Operand) -> Value:
@@ -154,7 +158,7 @@ def _run_pack(level: Level, hook: Callable[[Any], object], value: Any) -> object
 #
 # Under ``jit`` the value of ``y`` is itself a Tensor, of the level below, and a write changes it there: it
 # goes through all levels. So what is packed has handles of its own, down to the array, which nothing changes.
-def _as_it_is(x: Any) -> Any:
+def _as_it_is(x: PyTree) -> PyTree:
     """The same value, at the same place in each graph, in handles that later writes do not change."""
     if isinstance(x, (tuple, list)):
         return type(x)(map(_as_it_is, x))
@@ -165,7 +169,7 @@ def _as_it_is(x: Any) -> Any:
     return t
 
 
-def _bare(level: Level, value: Any) -> Tensor:
+def _bare(level: Level, value: Operand) -> Tensor:
     """A Tensor of ``level`` without history, in a handle of its own."""
     if isinstance(value, Tensor) and value.level is level:
         return new_tensor(value.value, level, value.aux)

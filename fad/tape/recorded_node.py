@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
@@ -13,7 +12,7 @@ from fad.core.level import outlived, state
 from fad.core.observation import Observable
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import MaybeValue
+from fad.core.types import MaybeValue, Operand, Outputs
 from fad.tape.graph import Node
 
 __all__ = ["RecordedNode", "node_name", "spread"]
@@ -26,7 +25,7 @@ class RecordedNode(Observable, Node):
 
     observables = types.MappingProxyType({"release_variables": "release"})
 
-    def apply(self, *gradients: Any) -> Any:
+    def apply(self, *gradients: Operand | None) -> Outputs:
         level = self.level
         if len(gradients) != self.num_inputs:
             raise TypeError(

@@ -7,7 +7,7 @@ dual or batched Tensor that requires grad is recorded at its level in the same w
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, st
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Deferred, seam
 from fad.core.tensor import Tensor, is_variable, new_tensor
-from fad.core.types import Operand, Operation, Outputs, Value
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, Value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
@@ -84,7 +84,7 @@ class PrimitiveNode(SavingNode):
 
     def run(
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
-    ) -> Sequence[Any]:
+    ) -> Sequence[MaybeValue]:
         plan = self.plan
         for c in cotangents:
             if c is not None:
@@ -160,8 +160,9 @@ class RecordingLevel(Level):
             return op.expand(args)
         if anomaly.watch and running.watched is not True and running.watched is not op:
             return watched_call(self, op, args, type(op) is Primitive)
-        if bodies.traced and self is ROOT and any(map(captured_by_jit, args)):
-            return state.body.process(op, args)
+        body = state.body if bodies.traced and self is ROOT else None
+        if body is not None and any(map(captured_by_jit, args)):
+            return body.process(op, args)
         if self.id > state.watermark:
             for a in args:
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:
@@ -182,6 +183,18 @@ class RecordingLevel(Level):
 
     def current_trace(self) -> Deferred | None:
         return self.trace
+
+    def unwrapped(self, args: Sequence[Any]) -> tuple[list[Operand], list[Any], bool]:
+        """The arguments one level down, what this level has beside each (`Tensor.aux`), and whether there
+        is any.
+        """
+        values: list[Operand] = []
+        beside: list[Any] = []
+        for a in args:
+            own = isinstance(a, Tensor) and a._level is self
+            values.append(a._value if own else a)
+            beside.append(a._aux if own else None)
+        return values, beside, any([b is not None for b in beside])
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
@@ -212,7 +225,7 @@ class GradLevel(RecordingLevel):
     kind = "grad"
     wraps = True
 
-    def __enter__(self) -> GradLevel:
+    def __enter__(self) -> Self:
         super().__enter__()
         state.watermark = state.base_watermark = self._saved[1]
         return self
@@ -299,7 +312,7 @@ class RootLevel(GradLevel):
                 return out
         return super().process(op, args)
 
-    def current_trace(self) -> Any:
+    def current_trace(self) -> Deferred | None:
         return state.trace
 
 
@@ -336,7 +349,7 @@ def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs
     comprehension is a call of a function.
     """
     mask: list[bool] = []
-    key: list[Any] = []
+    key: list[object] = []
     lower: list[Any] = []
     wraps = level.wraps
     scalars = deep = False  # deep: there are Tensors one level down, for which `bind` is needed
@@ -378,7 +391,7 @@ def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs
         if plan.simple:  # one differentiable output and no extras: what `_with_node` does, in place
             result = new_tensor(out, level)
             values: list[Any] = []
-            tensors: list[Any] = []
+            tensors: list[Operand] = []
             for i in plan.kept_inputs:
                 values.append(lower[i])
                 tensors.append(args[i])
@@ -426,8 +439,8 @@ def _with_node(level: RecordingLevel, plan: VjpPlan, args: Sequence[Any], out: O
         remember(node)
     for i, (t, d) in enumerate(zip(outs, differentiable, strict=False)):
         if d:
-            t.node = node
-            t.output_nr = i
+            t._node = node
+            t._output_nr = i
     if plan.extras:
         return outs[0] if plan.single else outs[:count]
     return out

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fad.core.tensor import Tensor
+
 if TYPE_CHECKING:
     from fad.tape.graph import Node
 
@@ -34,7 +36,7 @@ class _Running(threading.local):
         self.need: Sequence[bool] | None = None
         self.task: Any = None
         self.watched: Any = None
-        self.leaves: list[Any] | None = None
+        self.leaves: list[Tensor] | None = None
         self.records: bool | None = None
 
 

@@ -24,7 +24,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Meta, Tensor, bottom, new_tensor, version_of
-from fad.core.types import Operand, Outputs
+from fad.core.types import Operand, Outputs, ViewLink
 from fad.errors import GradientError, describe
 from fad.tape.graph import Node
 from fad.tape.packing import UNCHANGED
@@ -115,8 +115,9 @@ def _raise_modified(x: Any, which: str, version: int, expected: int) -> NoReturn
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [{x.dtype} {list(x.shape)}]{which}, is at version {version}; expected version "
         f"{expected} instead. Hint: write to a copy (x.clone()), or compute with a copy of what is written "
-        "to later, or enable anomaly detection to find the operation that failed to compute its gradient, "
-        "with fad.autograd.set_detect_anomaly(True)."
+        "to later (u[1:-1] += u[1:-1].clone() ** 2), or make the loop fad.lax.scan, or enable anomaly "
+        "detection to find the operation that failed to compute its gradient, with "
+        "fad.autograd.set_detect_anomaly(True)."
     )
 
 
@@ -169,7 +170,7 @@ class SavedView:
 
     def __init__(self, t: Tensor, operation: Primitive, numbers: list[int]) -> None:
         self.handle = weakref.ref(t)
-        self.link = t.meta.link  # type: ignore[union-attr]
+        self.link: ViewLink = t.meta.link  # type: ignore[union-attr, assignment]
         self.value = self.link.base._value
         self.operation = operation
         self.numbers = numbers
@@ -270,7 +271,7 @@ class saved_tensors_hooks:
                     f"saved_tensors_hooks: the hooks must be functions, got {describe(hook)}"
                 )
         self.hooks = (pack_hook, unpack_hook)
-        self._saved: list[Any] = []
+        self._saved: list[tuple[object, ...]] = []
 
     def __enter__(self) -> None:
         if state.saved_refused is not None:

@@ -8,10 +8,11 @@ NOTE [saved values]
     y += 1.0
     z.backward()  # raises GradientError: y was changed after it was saved
 
-What the backward pass computes with are arrays, which nothing can change; the Tensors that they came from are
-kept for their place in the graph, and for the versions that they had. A value that hooks have packed has
-neither: its `PackedValue` knows its place, and whether it is still what it was is for the hooks to say. So
-each value is checked, or packed, for itself.
+A node keeps of each input that its backward pass needs three things: the value, an array, which nothing can
+change; the Tensor that it came from, for its place in the graph; and the version of that Tensor, for the
+error above. A value that hooks have packed is a `PackedValue` instead: it has the place in the graph, and no
+version, as what the hooks give back is what the pass computes with. Each value is packed for itself, and the
+others of the node are still checked: above, `y`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class SavingNode(RecordedNode):
     kept_outputs: Sequence[int]
 
     def _keep(self, tensors: list[Any]) -> None:
-        """Save besides ``values`` the inputs among them, and pack them if there are hooks."""
+        """Keep ``tensors``, the inputs that ``values`` begin with, with their versions; pack for hooks."""
         self.tensors = tensors
         self.packed = self.has_views = False
         self.written: tuple[int, int] | None = None
@@ -67,7 +68,7 @@ class SavingNode(RecordedNode):
             self._pack()
 
     def _pack(self) -> None:
-        """Give what hooks are for to the innermost ones."""
+        """Pack with the innermost hooks all values that hooks are for: arrays and Tensors, of `of_hooks`."""
         hooks, of_hooks = state.saved_hooks[-1], self.of_hooks()
         values = list(self.values or ())
         for k, v in enumerate(values):
@@ -80,7 +81,7 @@ class SavingNode(RecordedNode):
         return None
 
     def _replace(self, values: list[Any]) -> None:
-        """Keep these instead, of which hooks have packed some."""
+        """Keep ``values`` in place of those kept so far; of what is packed, neither Tensor nor version."""
         packed = [type(v) is PackedValue for v in values]
         self.packed = True
         self.values = values
@@ -90,7 +91,7 @@ class SavingNode(RecordedNode):
         self.tensors = [None if p else t for p, t in zip(packed, self.tensors)]
 
     def _place(self, k: int) -> tuple[Node, int] | None:
-        """Where a value has its place in the graph of this level, if it has one."""
+        """The place of value number ``k`` in the graph of this level; None where it has none."""
         t: Any = None
         if k >= len(self.tensors):
             at = k - len(self.tensors)
@@ -101,6 +102,7 @@ class SavingNode(RecordedNode):
         return gradient_edge(t) if of_level and t.requires_grad else None
 
     def _with_history(self, k: int, value: Any, tensors: Sequence[Any]) -> Any:
+        """Value number ``k`` as a Tensor at its place in the graph, if it has one."""
         if type(value) is PackedValue:
             return value.unpack(True)
         if type(value) is SavedView:
@@ -111,7 +113,7 @@ class SavingNode(RecordedNode):
         if value is None or at >= len(self.kept_outputs):
             return value
         t = alias(self.level.lift(value))
-        t._requires_grad, t.node, t.output_nr = True, self, self.kept_outputs[at]
+        t._requires_grad, t._node, t._output_nr = True, self, self.kept_outputs[at]
         return t
 
     def opened(self, create_graph: bool) -> list[Any]:

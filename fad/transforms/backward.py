@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 import jax.numpy as jnp
 
 from fad.core.borrowed import as_array
 from fad.core.level import Level, bind, restores_modes, state
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import MaybeValue, Operand, PyTree, Value
+from fad.core.types import MaybeValue, PyTree, Value
 from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
 from fad.tape.accumulate import accumulate
@@ -119,7 +119,7 @@ def _of_trace(
 
 def _of_leaves(
     level: Level, outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Value]
-) -> list[Operand]:
+) -> list[MaybeValue]:
     """Gradients of scalar outputs with respect to the leaves of a step; None where nothing arrives."""
     seeds = [bind(ONES_LIKE, (o.level.detach(o),)) for o in outs]
     return pull_back(outs, seeds, leaves)
@@ -218,7 +218,7 @@ def grad(
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     create_graph = create_graph or running.records is True
     keep = create_graph if retain_graph is None else retain_graph
-    options = keep, create_graph, allow_unused, materialize_grads
+    options = _Options(keep, create_graph, allow_unused, materialize_grads)
     names = list(inputs) if isinstance(inputs, dict) else None
     outputs, inputs = as_list(outputs), as_list(inputs)
     if not inputs:
@@ -227,49 +227,54 @@ def grad(
     if is_grads_batched:
         if cts is None:
             raise GradientError("autograd.grad(): is_grads_batched=True needs grad_outputs")
-        result = _batched_grad(outputs, inputs, cts, *options)
+        result = _batched_grad(outputs, inputs, cts, options)
     else:
-        result = tuple(_grad(outputs, inputs, cts, *options))
+        result = tuple(_grad(outputs, inputs, cts, options))
     return result if names is None else dict(zip(names, result, strict=True))
 
 
+class _Options(NamedTuple):
+    """Options of `grad`, once all are decided."""
+
+    keep_graph: bool
+    create_graph: bool
+    allow_unused: bool
+    zeros_for_unused: bool
+
+    def run(self, roots: PyTree, edges: PyTree, keep_graph: bool = False) -> list[MaybeValue]:
+        """A pass from these roots: the gradients that arrive at the edges."""
+        keep = keep_graph or self.keep_graph
+        return run(roots, edges, create_graph=self.create_graph, keep_graph=keep)
+
+
 def _grad(
-    outputs: Sequence[Any],
+    outputs: Sequence[Tensor],
     inputs: Sequence[Value],
     cotangents: Sequence[MaybeValue] | None,
-    keep: bool,
-    create_graph: bool,
-    allow_unused: bool,
-    zeros_for_unused: bool,
-) -> list[Value]:
-    """`grad` of lists, once all options are decided."""
+    options: _Options,
+) -> list[MaybeValue]:
+    """`grad` of lists."""
     found = None
-    if not keep and not create_graph and cotangents is None:
+    if not options.keep_graph and not options.create_graph and cotangents is None:
         found = _of_trace(outputs, inputs)
     if found is not None:
         of = {id(leaf): g for leaf, g in zip(*found, strict=True)}
         grads = [of[id(x)] for x in inputs]
     else:
-        roots = roots_of(outputs, cotangents, create_graph, "autograd.grad()")
+        roots = roots_of(outputs, cotangents, options.create_graph, "autograd.grad()")
         edges = edges_of(inputs, "autograd.grad()")
         outside = inputs_outside(outputs, inputs)
         if outside:
-            grads = _through_captures(roots, inputs, outside, keep, create_graph)
+            grads = _through_captures(roots, inputs, outside, options)
         else:
-            grads = run(roots, edges, create_graph=create_graph, keep_graph=keep)
-    return [
-        _finish(k, x, g, create_graph, allow_unused, zeros_for_unused)
-        for k, (x, g) in enumerate(zip(inputs, grads, strict=True))
-    ]
+            grads = options.run(roots, edges)
+    pairs = zip(inputs, grads, strict=True)
+    return [_finish(k, x, g, options) for k, (x, g) in enumerate(pairs)]
 
 
 def _through_captures(
-    roots: Sequence[PyTree],
-    inputs: Sequence[Value],
-    outside: Sequence[int],
-    keep: bool,
-    create_graph: bool,
-) -> list[Value]:
+    roots: Sequence[PyTree], inputs: Sequence[Value], outside: Sequence[int], options: _Options
+) -> list[MaybeValue]:
     """Gradients with respect to inputs some of which are ``outside`` of the level of the roots.
 
     First those of what the level captured; from there on through the graph outside, which is kept.
@@ -278,7 +283,7 @@ def _through_captures(
     pairs = [(t, s) for t, s in zip(*level.captured(), strict=True) if s.requires_grad]
     own = [x for k, x in enumerate(inputs) if k not in outside]
     ends = edges_of([*[s for _, s in pairs], *own], "autograd.grad()")
-    grads = run(roots, ends, create_graph=create_graph, keep_graph=keep)
+    grads = options.run(roots, ends)
     found = [(t, g) for (t, _), g in zip(pairs, grads) if g is not None]
     if not all([t.requires_grad for t, _ in found]):
         raise GradientError(
@@ -287,31 +292,29 @@ def _through_captures(
         )
     outer = edges_of([inputs[k] for k in outside], "autograd.grad()")
     further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in found]
-    beyond = iter(run(further, outer, create_graph=create_graph, keep_graph=True))
+    beyond = iter(options.run(further, outer, keep_graph=True))
     rest = iter(grads[len(pairs) :])
     return [next(beyond) if k in outside else next(rest) for k in range(len(inputs))]
 
 
-def _level(x: Any) -> Any:
+def _level(x: Tensor | GradientEdge) -> Level:
     """The level of a Tensor or of a gradient edge."""
     return x.level if isinstance(x, Tensor) else level_of(x.node)
 
 
-def _finish(
-    k: int, x: PyTree, g: PyTree, create_graph: bool, allow_unused: bool, zeros_for_unused: bool
-) -> PyTree:
+def _finish(k: int, x: PyTree, g: PyTree, options: _Options) -> PyTree:
     """What `grad` returns for input ``k``, which got the value ``g`` of its level, None if nothing."""
     level = _level(x)
     if g is not None:
         return level.lift(g)
-    if zeros_for_unused:
+    if options.zeros_for_unused:
         if isinstance(x, Tensor):
             zeros = level.lift(bind(ZEROS_LIKE, (level.detach(x),)))
         else:
             m = x.node.input_metadata(x.output_nr)
             zeros = level.lift(jnp.zeros(m.shape, m.dtype))
-        return zeros.requires_grad_() if create_graph else zeros
-    if not allow_unused:
+        return zeros.requires_grad_() if options.create_graph else zeros
+    if not options.allow_unused:
         raise GradientError(
             f"autograd.grad(): The differentiated Tensor at index {k} appears to not have been used "
             "in the graph. Set allow_unused=True if this is the desired behavior."
@@ -324,11 +327,8 @@ def _batched_grad(
     outputs: Sequence[Tensor],
     inputs: Sequence[Tensor],
     cotangents: Sequence[Value],
-    keep: bool,
-    create_graph: bool,
-    allow_unused: bool,
-    zeros_for_unused: bool,
-) -> tuple[Value, ...]:
+    options: _Options,
+) -> tuple[MaybeValue, ...]:
     """`grad` for cotangents with a leading batch dimension, by a vmap over the backward pass."""
     cotangents = [c if c is None or isinstance(c, Tensor) else as_array(c) for c in cotangents]
     sizes = {tuple(c.shape[:1]) for c in cotangents if c is not None}
@@ -349,10 +349,5 @@ def _batched_grad(
             )
     with BatchLevel(sizes.pop()[0], randomness="same") as level:
         cts = [None if c is None else new_tensor(c, level, 0) for c in cotangents]
-        out = _grad(outputs, inputs, cts, keep, create_graph, allow_unused, zeros_for_unused)
-        return tuple(
-            [
-                None if g is None else _level(x).lift(level.unwrap(g, 0))
-                for x, g in zip(inputs, out, strict=True)
-            ]
-        )
+        pairs = zip(inputs, _grad(outputs, inputs, cts, options), strict=True)
+        return tuple([g if g is None else _level(x).lift(level.unwrap(g, 0)) for x, g in pairs])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -114,14 +113,16 @@ def vmap(
         dims = trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims")
         dims += [0 if is_array(x) else None for x in leaves[len(dims) :]]  # those of kwargs
         values, dims, size = batch_inputs(
-            leaves, dims, axis_size, lambda: argument_names(args, kwargs)
+            leaves, dims, axis_size, lambda: argument_names(args, kwargs), in_dims
         )
         tensors = any([isinstance(x, Tensor) for x in leaves])
         shared = _shared_with_mapped(leaves, dims) if tensors else {}
         pairs = zip(leaves, dims, strict=True)
         own_places = [place_of(x, d) if tensors and d is not None else None for x, d in pairs]
 
-        def run(chunk: list[PyTree], count: int, first: int) -> tuple[list[Any], list[Any], Any]:
+        def run(
+            chunk: list[PyTree], count: int, first: int
+        ) -> tuple[list[Value], list[int | None], PyTree]:
             first = first if RANDOMNESS[randomness].by_lane else 0  # all that reads it
             with BatchLevel(count, axis_name, randomness, first) as level:
                 handles: dict[int, object] = {}
@@ -177,7 +178,7 @@ def vmap(
                 return result, targets, out_structure
 
         written: list[int] = []
-        out_like: list[Any] = []
+        out_like: list[PyTree] = []
         views: list[BatchedView | None] = []
         if chunk_size is None or chunk_size >= size:
             outs, _, out_structure = run(values, size, 0)
@@ -232,11 +233,15 @@ def in_dims_of(in_dims: PyTree, args: tuple[PyTree, ...]) -> PyTree:
 
 
 def batch_inputs(
-    leaves: list[PyTree], dims: list[Any], axis_size: int | None, names: Callable[[], list[str]]
-) -> tuple[list[Any], list[int | None], int]:
+    leaves: list[PyTree],
+    dims: list[PyTree],
+    axis_size: int | None,
+    names: Callable[[], list[str]],
+    in_dims: PyTree,
+) -> tuple[list[Value], list[int | None], int]:
     """Values one level down, dimensions counted from the left, and the batch size.
 
-    ``names`` gives a name for each leaf, for messages.
+    ``names`` gives a name for each leaf, for messages; so is ``in_dims``, as it was given.
     """
     values: list[Value] = []
     positive: list[int | None] = []
@@ -276,8 +281,9 @@ def batch_inputs(
         listed = ", ".join(f"{where[k]}: {n}" for k, n in sizes.items())
         asked = f", axis_size: {axis_size}" if axis_size is not None else ""
         raise StructureError(
-            f"vmap: the mapped dimensions must have one length, got {listed}{asked}. Give in_dims "
-            "None to what all lanes share, or the position of the batch dimension."
+            f"vmap: the mapped dimensions must have one length, got {listed}{asked}, with "
+            f"in_dims={in_dims!r}. Give in_dims None to what all lanes share, or the position of the batch "
+            "dimension."
         )
     if not distinct:
         raise StructureError(

@@ -26,12 +26,13 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 
 from fad.core import trees
 from fad.core.level import (
+    Level,
     bind,
     captured_by_jit,
     outlived,
@@ -113,7 +114,7 @@ class WatchLevel(GradLevel):
         t._requires_grad = requires_grad
         return t
 
-    def own(self, x: Any) -> Any:
+    def own(self, x: Operand) -> Operand:
         """``x``; for a Tensor from outside, what stands in for it."""
         try:
             x = outlived(x)
@@ -138,7 +139,7 @@ class WatchLevel(GradLevel):
         tensors = self.captures.tensors
         return tensors, self.stand_ins[: len(tensors)]
 
-    def lower(self, x: Any) -> Any:
+    def lower(self, x: Operand) -> Operand:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
         x = self.own(x)
         return x.value if isinstance(x, Tensor) and x.level is self else x
@@ -202,10 +203,11 @@ class CheckpointRules(CallRules):
         level.stand_ins = inside[: self.count]
         return inside, self.body(inside[self.count :])
 
-    def forward(self, values: Sequence[Operand]) -> tuple[list[Any], Template]:
+    def forward(self, values: Sequence[Operand]) -> tuple[list[Value], Template]:
         with alive_again(self.batches), WatchLevel() as level:
             out = self._run(level, values)[1]
-            return split(trees.map_leaves(level.lower, out))
+            leaves, structure = split(trees.map_leaves(level.lower, out))
+            return cast("list[Value]", leaves), structure
 
     @restores_modes
     def pullback(
@@ -226,14 +228,14 @@ class CheckpointRules(CallRules):
 
     def pushforward(
         self, saved: Saved, directions: Sequence[MaybeValue], order: int | None = None
-    ) -> list[Any]:
+    ) -> list[MaybeValue]:
         return push_through(self.forward, saved.values, directions, JvpLevel)
 
 
 _BARRIER = Primitive("optimization_barrier", jax.lax.optimization_barrier)
 
 
-def _barrier(x: Any) -> Any:
+def _barrier(x: Operand) -> Operand:
     """``x`` for the second run: under jit, XLA must not find that it has the result already."""
     return bind(_BARRIER, (x,)) if isinstance(bottom(x), jax.core.Tracer) else x
 
@@ -340,12 +342,12 @@ def checkpoint(
 
 
 def _kept_by(
-    policy: Callable[..., bool], body: Callable[..., PyTree], operands: Sequence[Any]
-) -> Any:
+    policy: Callable[..., bool], body: Callable[..., PyTree], operands: Sequence[Value]
+) -> PyTree:
     """The call of ``body``, traced, and checkpointed by JAX: one Primitive, whose residuals JAX chooses."""
     template: list[Template] = []
 
-    def arrays(*inside: Tensor) -> list[Any]:
+    def arrays(*inside: Tensor) -> list[Operand]:
         outs, found = split(body(inside))
         template[:] = [found]
         return outs
@@ -359,7 +361,7 @@ def _kept_by(
     return template[0].combine(outs)
 
 
-def _only_level(xs: Sequence[object]) -> Any:
+def _only_level(xs: Sequence[object]) -> Level | None:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
     found: set[Any] = set()
     for x in xs:
@@ -381,7 +383,7 @@ def _may_be_differentiated(x: object) -> bool:
     return isinstance(bottom(x), jax.core.Tracer) and not _requires(x)
 
 
-def _constant(x: Any) -> Any:
+def _constant(x: Operand) -> Operand:
     """``x`` for the first run; what compiled code captures is found when that reads it."""
     return x if isinstance(x, Tensor) and captured_by_jit(x) else stopped(x)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,7 @@ from fad.core import jaxapi, trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, restores_modes, state
+from fad.core.level import bind, restores_modes
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, PyTree, Value
@@ -45,7 +43,7 @@ def jvp(
     *,
     strict: bool = False,
     has_aux: bool = False,
-) -> Any:
+) -> PyTree:
     """The output of ``f`` and its directional derivative along ``tangents``.
 
     Arguments:
@@ -71,31 +69,17 @@ def jvp(
     >>> float(y), float(t)
     (0.0, 2.0)
     """
-    check_callable(f, "jvp")
-    return push_forward(_strict(f, has_aux) if strict else f, primals, tangents, has_aux, "jvp")
-
-
-def _strict(f: Callable[..., PyTree], has_aux: bool) -> Callable[..., PyTree]:
-    """``f`` inside of `jvp`, with a check that its outputs have tangents."""
-
-    @functools.wraps(f)
-    def checked(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        level = state.levels[-1]
-        result = f(*args, **kwargs)
-        for k, y in enumerate(trees.flatten(result[0] if has_aux else result)[0]):
-            if not isinstance(y, Tensor) or y.level is not level or level.tangent(y) is None:
-                raise GradientError(
-                    f"jvp(f, primals, tangents, strict=True): output {k} of f is independent of the "
-                    "inputs. This is not allowed with strict=True."
-                )
-        return result
-
-    return checked
+    return push_forward(f, primals, tangents, has_aux, "jvp", strict)
 
 
 @restores_modes
 def push_forward(
-    f: Callable[..., PyTree], primals: PyTree, tangents: PyTree, has_aux: bool, who: str
+    f: Callable[..., PyTree],
+    primals: PyTree,
+    tangents: PyTree,
+    has_aux: bool,
+    who: str,
+    strict: bool = False,
 ) -> PyTree:
     """`jvp`, under the name ``who`` in messages."""
     check_callable(f, who)
@@ -112,6 +96,12 @@ def push_forward(
         like = trees.skeleton(out)
         result = [level.unpack(o) for o in outs]
         changed = [level.unpack(d)[0] if was_written(d) else None for d in duals]
+    for k, (_, t) in enumerate(result):
+        if strict and t is None:
+            raise GradientError(
+                f"jvp(f, primals, tangents, strict=True): output {k} of f is independent of the "
+                "inputs. This is not allowed with strict=True."
+            )
     write_back_to(primals, changed, who)
     out_t = [zeros_like(p) if t is None else t for p, t in result]
     pair = (
@@ -130,7 +120,7 @@ def zeros_like(x: Value) -> Value:
 
 def tangent_leaves(
     primals: PyTree, tangents: PyTree, who: str
-) -> tuple[list[Any], list[Any], trees.PyTreeDef]:
+) -> tuple[list[Value], list[MaybeValue], trees.PyTreeDef]:
     """Leaves of primals and tangents, checked against each other, and their structure."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(

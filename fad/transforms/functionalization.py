@@ -38,12 +38,12 @@ def functionalize(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return functionalized(f, writes_arguments=False)
 
 
-def functionalized(f: Callable[..., Any], writes_arguments: bool) -> Callable[..., Any]:
+def functionalized(f: Callable[..., PyTree], writes_arguments: bool) -> Callable[..., PyTree]:
     """`functionalize`; with ``writes_arguments``, arguments are changed in the end as ``f`` changes them."""
     check_callable(f, "functionalize")
 
     @functools.wraps(f)
-    def pure(*args: Any, **kwargs: Any) -> Any:
+    def pure(*args: PyTree, **kwargs: PyTree) -> PyTree:
         tensors = has_tensor((args, kwargs))
         memo: dict[int, Any] = {}
         entered = enter((args, kwargs))

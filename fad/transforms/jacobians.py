@@ -6,20 +6,19 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import PyTreeDef
 
 from fad.core import jaxapi, trees
+from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, restores_modes
+from fad.core.level import Level, bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import MaybeValue, Operand, PyTree, Value
+from fad.core.types import Array, DType, MaybeValue, Operand, PyTree, Shape, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.levels.jvp import JvpLevel
@@ -80,25 +79,19 @@ def jacrev(
 
 
 def reverse_jacobian(
-    f: Callable[..., Any], argnums: Any, has_aux: bool, chunk_size: int | None, who: str
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
+) -> Callable[..., PyTree]:
     """`jacrev`, under the name ``who`` in messages."""
     check_jacobian(f, argnums, chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        nums, values, structure = _inputs(args, argnums, who)
-        like = [args[i] for i in nums]
-        tensors = has_tensor((args, kwargs))
+    def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        given = _Differentiated(args, kwargs, argnums, who)
+        values = given.values
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            if tensors:
-                stand_for(variables, like)
-            begin_trace(level, variables, f)
-            inside = trees.unflatten(structure, variables, like)
-            out = f(*substitute(args, nums, inside), **enter(kwargs))
-            out, aux = with_aux(out, has_aux, who)
+            out, aux = with_aux(given.call(f, level, variables), has_aux, who)
             outs, out_structure = trees.flatten(out)
             out_like = trees.skeleton(out)
             outs = _check_outputs(outs, who)
@@ -115,23 +108,23 @@ def reverse_jacobian(
             [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
             for k, o in enumerate(outs)
         ]
-        result = _assemble(blocks, out_structure, out_like, structure, like, argnums)
-        result = leave(result, tensors)
-        return (result, leave(aux, tensors)) if has_aux else result
+        rows = list(map(given.shaped, blocks))
+        result = leave(trees.unflatten(out_structure, rows, out_like), given.tensors)
+        return (result, leave(aux, given.tensors)) if has_aux else result
 
     return jacobian
 
 
 def _rows(
     chunk_size: int | None,
-    level: Any,
-    outs: Sequence[Any],
+    level: Level,
+    outs: Sequence[Value],
     variables: Sequence[Tensor],
     values: Sequence[Operand],
 ) -> list[PyTree]:
     """For each output, and each input: its gradients for all cotangents of the basis, stacked."""
 
-    def pull(k: int, cotangents: list[Value]) -> list[Value]:
+    def pull(k: int, cotangents: Sequence[Value]) -> list[Value]:
         cts: list[MaybeValue] = [None] * len(outs)
         cts[k] = cotangents[0]
         grads = pull_back(outs, cts, variables, keep_graph=True)
@@ -183,22 +176,16 @@ def forward_jacobian(
 
     @restores_modes
     @functools.wraps(f)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        nums, values, structure = _inputs(args, argnums, who)
-        like = [args[i] for i in nums]
-        tensors = has_tensor((args, kwargs))
+    def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        given = _Differentiated(args, kwargs, argnums, who)
+        values = given.values
         found: dict[str, PyTree] = {}
 
         @functools.wraps(f)
-        def push(tangents: list[Value]) -> list[Value]:
+        def push(tangents: Sequence[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
-                if tensors:
-                    stand_for(duals, like)
-                begin_trace(level, duals, f)
-                inside = trees.unflatten(structure, duals, like)
-                out = f(*substitute(args, nums, inside), **enter(kwargs))
-                out, found["aux"] = with_aux(out, has_aux, who)
+                out, found["aux"] = with_aux(given.call(f, level, duals), has_aux, who)
                 outs, found["structure"] = trees.flatten(out)
                 check_arrays(outs, who)
                 found["like"] = trees.skeleton(out)
@@ -208,7 +195,7 @@ def forward_jacobian(
         basis = basis_of(values)
         columns = _over_basis(push, basis, chunk_size, -1)
         complex_of = list(map(_is_complex, values))
-        turned: list[MaybeValue] = [None] * len(columns)
+        turned: Sequence[MaybeValue] = [None] * len(columns)
         if any(complex_of) and any(map(_is_real, columns)):
             others = [
                 1j * b if c else jnp.zeros_like(b) for b, c in zip(basis, complex_of, strict=True)
@@ -224,9 +211,10 @@ def forward_jacobian(
                     block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
                 row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
             blocks.append(row)
-        result = _assemble(blocks, found["structure"], found["like"], structure, like, argnums)
-        result = leave(result, tensors)
-        return (result, leave(found["aux"], tensors)) if has_aux else result
+        rows = list(map(given.shaped, blocks))
+        result = trees.unflatten(found["structure"], rows, found["like"])
+        result = leave(result, given.tensors)
+        return (result, leave(found["aux"], given.tensors)) if has_aux else result
 
     return jacobian
 
@@ -277,8 +265,7 @@ def hvp(
             "Write hvp(f, (x,), (v,))."
         )
     gradient = gradient_function(f, tuple(range(len(primals))), False, "hvp", False)
-    result: tuple[Any, Any] = push_forward(gradient, primals, tangents, False, "hvp")
-    return result
+    return push_forward(gradient, primals, tangents, False, "hvp")
 
 
 def ggnvp(
@@ -301,7 +288,7 @@ def ggnvp(
         The product: a pytree like ``params``.
 
     Raises:
-        GradientError: the loss is not a real scalar.
+        GradientError: the loss is not a real scalar; an output of the model has no derivatives.
         StructureError: v differs from params in structure, shape or dtype.
 
     Source: N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent", Neural
@@ -320,6 +307,13 @@ def ggnvp(
             "fad.ggnvp(model, loss, params, v)."
         )
     outputs, push = linearization_of(model, (params,), False, "ggnvp")
+    for o, path in zip(trees.flatten(outputs)[0], trees.path_names(outputs), strict=True):
+        dtype = aval_of(o).dtype
+        if not is_inexact(dtype):
+            raise GradientError(
+                f"ggnvp: output{path} of the model has dtype {dtype}, which has no derivatives: leave it "
+                "out, or convert it"
+            )
     values, given, structure = tangent_leaves((params,), (v,), "ggnvp")
     filled = [zeros_like(x) if t is None else t for x, t in zip(values, given, strict=True)]
     tensors = has_tensor((params, v))
@@ -330,7 +324,7 @@ def ggnvp(
     return pull(curved)[0]
 
 
-def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, who: str) -> None:
+def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object, who: str) -> None:
     """Refuse what is no function, and chunks of no size."""
     check_callable(f, who, argnums)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
@@ -339,12 +333,33 @@ def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: Any, w
         )
 
 
-def _inputs(args: PyTree, argnums: PyTree, who: str) -> tuple[tuple[int, ...], list[Any], Any]:
-    nums = pick(argnums, len(args), who)
-    values, structure = differentiable_leaves(args, nums, who)
-    if not values:
-        raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-    return nums, values, structure
+class _Differentiated:
+    """The arguments of a call: ``values`` are the leaves that are differentiated, one level down.
+
+    ``tensors``: there is a Tensor among all arguments, so that results are Tensors.
+    """
+
+    def __init__(self, args: PyTree, kwargs: PyTree, argnums: PyTree, who: str) -> None:
+        self.args, self.kwargs, self.single = args, kwargs, not isinstance(argnums, (tuple, list))
+        self.nums = pick(argnums, len(args), who)
+        self.like = [args[i] for i in self.nums]
+        self.values, self.structure = differentiable_leaves(args, self.nums, who)
+        self.tensors = has_tensor((args, kwargs))
+        if not self.values:
+            raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
+
+    def call(self, f: Callable[..., PyTree], level: Level, inputs: Sequence[Tensor]) -> PyTree:
+        """``f`` of the arguments, with ``inputs`` of ``level`` in the place of the values."""
+        if self.tensors:
+            stand_for(inputs, self.like)
+        begin_trace(level, inputs, f)
+        inside = trees.unflatten(self.structure, inputs, self.like)
+        return f(*substitute(self.args, self.nums, inside), **enter(self.kwargs))
+
+    def shaped(self, leaves: Sequence[Value]) -> PyTree:
+        """``leaves`` in the structure of what is differentiated: one argument, or a tuple of them."""
+        nested = trees.unflatten(self.structure, leaves, self.like)
+        return nested[0] if self.single else nested
 
 
 def _check_outputs(outs: Sequence[Value], who: str) -> list[Value]:
@@ -390,12 +405,14 @@ SMALL = 64  # elements: the basis of so many is kept, and is a constant of compi
 
 
 @functools.lru_cache(maxsize=256)
-def _small_basis(shapes: Any, dtypes: Any, settings: Any) -> list[Value]:
+def _small_basis(
+    shapes: tuple[Shape, ...], dtypes: tuple[DType, ...], settings: object
+) -> list[Value]:
     with jax.ensure_compile_time_eval():
         return _new_basis(shapes, dtypes)
 
 
-def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list[Value]:
+def _new_basis(shapes: Sequence[Shape], dtypes: Sequence[DType]) -> list[Value]:
     sizes = [math.prod(shape) for shape in shapes]
     total = sum(sizes)
     starts = itertools.accumulate([0, *sizes])
@@ -406,18 +423,21 @@ def _new_basis(shapes: Sequence[tuple[int, ...]], dtypes: Sequence[Any]) -> list
 
 
 def _over_basis(
-    run: Callable[[list[Any]], list[Any]], bases: list[PyTree], chunk_size: int | None, out_dim: int
-) -> list[Any]:
+    run: Callable[[Sequence[Value]], Sequence[Value]],
+    bases: list[Value],
+    chunk_size: int | None,
+    out_dim: int,
+) -> list[Value]:
     """Map ``run`` over the leading dimension of ``bases``, which goes to ``out_dim``, 0 or -1.
 
     In chunks of 1 it is a loop, without vmap.
     """
     size = bases[0].shape[0]
     step = size if chunk_size is None else min(chunk_size, size)
-    parts: list[list[Any]] = []
+    parts: list[Sequence[Value]] = []
     if chunk_size == 1 and size:
         parts = [run([b[k] for b in bases]) for k in range(size)]
-        return [bind(_stack(out_dim), group) for group in zip(*parts, strict=True)]
+        return [bind(_operation("stack", out_dim), group) for group in zip(*parts, strict=True)]
     for start in range(0, max(size, 1), max(step, 1)):
         pieces = [b[start : start + step] if step < size else b for b in bases]
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
@@ -426,48 +446,27 @@ def _over_basis(
             outs = run(rows)
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
     if len(parts) == 1:
-        return parts[0]
-    return [bind(_join(out_dim), group) for group in zip(*parts, strict=True)]
-
-
-@functools.lru_cache(maxsize=64)
-def _stack(axis: int) -> Primitive:
-    return Primitive("stack", lambda *xs: jnp.stack(xs, axis=axis), deferrable=True)
+        return list(parts[0])
+    return [bind(_operation("concatenate", out_dim), group) for group in zip(*parts, strict=True)]
 
 
 @functools.lru_cache(maxsize=4096)
-def _slicer(start: int, stop: int) -> Primitive:
-    return Primitive("slice", lambda x: x[..., start:stop], deferrable=True)
+def _operation(name: str, *numbers: int) -> Primitive:
+    run = _RUN[name]
+    return Primitive(name, lambda *xs: run(xs, numbers), deferrable=True)
 
 
-def _columns(x: PyTree, start: int, stop: int) -> PyTree:
-    return x if (start, stop) == (0, x.shape[-1]) else bind(_slicer(start, stop), (x,))
+_RUN: dict[str, Callable[[Sequence[Array], Shape], Array]] = {
+    "concatenate": lambda xs, axes: jnp.concatenate(xs, axes[0]),
+    "reshape": lambda xs, shape: jnp.reshape(xs[0], shape),
+    "slice": lambda xs, ends: xs[0][..., slice(*ends)],
+    "stack": lambda xs, axes: jnp.stack(xs, axes[0]),
+}
 
 
-@functools.lru_cache(maxsize=64)
-def _join(axis: int) -> Primitive:
-    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=axis), deferrable=True)
+def _columns(x: PyTree, *ends: int) -> PyTree:
+    return x if ends == (0, x.shape[-1]) else bind(_operation("slice", *ends), (x,))
 
 
-@functools.lru_cache(maxsize=4096)
-def _reshaper(shape: tuple[int, ...]) -> Primitive:
-    return Primitive("reshape", lambda x: jnp.reshape(x, shape), deferrable=True)
-
-
-def _reshape(x: PyTree, shape: tuple[int, ...]) -> PyTree:
-    return x if tuple(x.shape) == shape else bind(_reshaper(shape), (x,))
-
-
-def _assemble(
-    blocks: Sequence[Sequence[Any]],
-    out_structure: PyTreeDef,
-    out_like: PyTree,
-    structure: PyTreeDef,
-    like: PyTree,
-    argnums: PyTree,
-) -> PyTree:
-    """Blocks as a pytree of the output with pytrees of the arguments for leaves."""
-    single = not isinstance(argnums, (tuple, list))
-    rows = [trees.unflatten(structure, list(row), like) for row in blocks]
-    rows = [r[0] if single else r for r in rows]
-    return trees.unflatten(out_structure, rows, out_like)
+def _reshape(x: PyTree, shape: Shape) -> PyTree:
+    return x if tuple(x.shape) == shape else bind(_operation("reshape", *shape), (x,))

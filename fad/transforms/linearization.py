@@ -8,9 +8,10 @@ from typing import Any
 from fad.core import trees
 from fad.core.level import bind, map_tensors, outlived, restores_modes
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import Outputs, PyTree, Value
+from fad.core.types import Operation, Outputs, PyTree, Value
 from fad.tape.recorder import RecordingLevel
 from fad.transforms.boundary import (
+    check_arrays,
     check_callable,
     differentiable_leaves,
     has_tensor,
@@ -36,7 +37,7 @@ class LinearizeLevel(RecordingLevel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tape: list[tuple[Any, list[Any], list[int], list[int]]] = []
+        self.tape: list[tuple[Operation, list[Value], list[int], list[int]]] = []
         self.count = 0
 
     def variable(self, value: PyTree) -> Tensor:
@@ -72,9 +73,9 @@ class LinearizeLevel(RecordingLevel):
             self.tape.append((tangent, operands, [n for n in numbers if n is not None], produced))
         return tuple(results) if type(out) is tuple else results[0]
 
-    def push(self, tangents: Sequence[Any]) -> dict[int, Any]:
+    def push(self, tangents: Sequence[Value]) -> dict[int, Value]:
         """Tangents of everything on the tape, from those of the inputs."""
-        known: dict[int, Any] = dict(enumerate(tangents))
+        known: dict[int, Value] = dict(enumerate(tangents))
         for op, operands, numbers, produced in self.tape:
             out = bind(op, [*operands, *[known[n] for n in numbers]])
             known.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
@@ -119,6 +120,7 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
         inside = trees.unflatten(structure, variables, primals)
         out, aux = with_aux(f(*inside), has_aux, who)
         outs, out_structure = trees.flatten(out)
+        check_arrays(outs, who)
         like = trees.skeleton(out)
         numbers = [
             o.aux if isinstance(o := outlived(x), Tensor) and o.level is level else None

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from fad.core import trees
 from fad.core.borrowed import as_array
@@ -16,9 +17,9 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, restores_modes, state
 from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
-from fad.core.types import MaybeValue, PyTree, Value
+from fad.core.types import DType, MaybeValue, PyTree, Shape, Value
 from fad.errors import GradientError, StructureError, describe
-from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back
+from fad.tape.engine import UNIT_COTANGENT, ZEROS_LIKE, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
     check_arrays,
@@ -66,8 +67,8 @@ def value_and_grad(
 
 
 def grad(
-    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+    f: Callable[..., PyTree], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., PyTree]:
     """The gradient of a scalar function.
 
     Arguments, errors and conventions are those of `value_and_grad`.
@@ -114,18 +115,16 @@ def gradient_function(
             _check_scalar(out, who)
             outs = [out]
             del out
-            grads = None
+            grads: Sequence[MaybeValue] | None = None
             trace = level.trace  # None if it has ended
             if trace is not None:
                 grads = trace.finish(outs, _gradients, leaves=variables, values=with_value)
             if grads is None:
                 grads = _gradients(level, outs, variables, values)
             pairs = zip(grads, values, strict=True)
-            grads = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
-        result = trees.unflatten(structure, grads, like)
-        if not isinstance(argnums, (tuple, list)):
-            result = result[0]
-        result = leave(result, tensors)
+            found = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
+        result = trees.unflatten(structure, found, like)
+        result = leave(result if isinstance(argnums, (tuple, list)) else result[0], tensors)
         if not (has_aux or with_value):
             return result
         aux = leave(aux, tensors)
@@ -140,12 +139,12 @@ def gradient_function(
 
 def _gradients(
     level: Level, outs: Sequence[Value], variables: Sequence[Tensor], values: Sequence[Value]
-) -> list[Value]:
+) -> list[MaybeValue]:
     """Gradients of the one output, a scalar, as values one level down; None is zero."""
     (out,) = outs
     grads: Sequence[Any] = [None] * len(variables)
     if variables and isinstance(out, Tensor):
-        grads = pull_back([out], [bind(ONES_LIKE, (out.level.detach(out),))], variables)
+        grads = pull_back([out], [bind(UNIT_COTANGENT, (out.level.detach(out),))], variables)
     return list(grads)
 
 
@@ -224,7 +223,7 @@ def pullback_of(
     check_arrays(outs, who)
     avals = [aval_like(o) for o in outs]
 
-    def vjp_fn(cotangent: Any) -> Any:
+    def vjp_fn(cotangent: PyTree) -> PyTree:
         cts = cotangent_leaves(cotangent, out_structure, avals, pull)
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
         grads = [
@@ -236,7 +235,7 @@ def pullback_of(
     return (result, vjp_fn, leave(aux, tensors)) if has_aux else (result, vjp_fn)
 
 
-def aval_like(x: PyTree) -> tuple[tuple[int, ...], Any]:
+def aval_like(x: PyTree) -> tuple[Shape, DType]:
     """Shape and dtype of an output leaf."""
     if isinstance(x, (Tensor, jax.Array, np.ndarray)):
         return tuple(x.shape), x.dtype
@@ -245,14 +244,17 @@ def aval_like(x: PyTree) -> tuple[tuple[int, ...], Any]:
 
 
 def cotangent_leaves(
-    cotangent: Any, structure: Any, avals: Sequence[tuple[tuple[int, ...], Any]], who: str
-) -> list[Any]:
+    cotangent: PyTree,
+    structure: PyTreeDef,
+    avals: Sequence[tuple[Shape, DType]],
+    who: str,
+) -> list[MaybeValue]:
     """The leaves of a cotangent, checked against the output; None is zero."""
     leaves, given = jax.tree_util.tree_flatten(
         cotangent, is_leaf=lambda x: x is None or isinstance(x, Tensor)
     )
     skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
-    expected: Any = jax.tree_util.tree_structure(skeleton)
+    expected: PyTreeDef = jax.tree_util.tree_structure(skeleton)
     if given != expected:
         if cotangent is None:
             return [None] * len(avals)

@@ -14,14 +14,13 @@ stays inside.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
 from fad.core import trees
-from fad.core.types import Array, PyTree
+from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, StructureError, describe
 from fad.transforms.boundary import has_tensor, is_array, leave
 from fad.views.make_view import stop_gradient
@@ -90,7 +89,7 @@ def safe_where(
     return leave(out, has_tensor((condition, args)))
 
 
-def _only_where(chosen: Any, x: PyTree) -> PyTree:
+def _only_where(chosen: Value, x: PyTree) -> PyTree:
     """``x``, with a derivative only where ``chosen`` is true."""
     return fnp.where(chosen, x, stop_gradient(x))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -146,7 +145,9 @@ def derivatives(
     return [trees.unflatten(structure, row, like=out) for row in (outs, *rows)]
 
 
-def _leaves(primals: Any, series: Any, who: str) -> tuple[list[Any], list[Any], int, Any]:
+def _leaves(
+    primals: PyTree, series: PyTree, who: str
+) -> tuple[list[Value], list[tuple[Value, ...]], int, trees.PyTreeDef]:
     """Leaves of the primals, the coefficients of each, the order, and the structure of the primals."""
     if not isinstance(primals, (tuple, list)) or not isinstance(series, (tuple, list)):
         raise ArgumentError(
@@ -161,8 +162,8 @@ def _leaves(primals: Any, series: Any, who: str) -> tuple[list[Any], list[Any], 
     names = names_of(range(len(primals)), tuple(primals))
     lists = _lists(primals, series, who)
     order: int | None = None
-    values: list[Any] = []
-    curves: list[Any] = []
+    values: list[Value] = []
+    curves: list[tuple[Value, ...]] = []
     for x, terms, name in zip(leaves, lists, names, strict=True):
         if not isinstance(x, _ARRAYS):
             raise ArgumentError(f"{who}: {name} must be an array, got {describe(x)}")
@@ -187,9 +188,9 @@ def _leaves(primals: Any, series: Any, who: str) -> tuple[list[Any], list[Any], 
     return values, curves, order or 0, structure
 
 
-def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> list[Any]:
+def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> list[PyTree]:
     """The list of derivatives for each leaf of the primals."""
-    found: list[Any] = []
+    found: list[PyTree] = []
     for k, (x, s) in enumerate(zip(primals, series, strict=True)):
         structure = trees.flatten(x)[1]
         if s is None:

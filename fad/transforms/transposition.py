@@ -10,8 +10,7 @@ Here such a one is replaced, before the program is transposed, by an identity wh
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import jax
 
@@ -21,7 +20,7 @@ from fad.core.jaxapi import ClosedJaxpr, Literal, Zero, define_primitive, new_pr
 from fad.core.jaxprs import bind_jaxpr, with_programs
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
-from fad.core.types import JaxBody, JaxEquation, PyTree, Value
+from fad.core.types import Atom, Aval, JaxBody, JaxEquation, Outputs, PyTree, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave, lower
@@ -30,7 +29,7 @@ __all__ = ["linear_transpose"]
 
 
 @restores_modes
-def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[..., PyTree]:
     """The transpose of a function that is linear in all of its arguments.
 
     Arguments:
@@ -80,7 +79,7 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]
             f"linear_transpose: the function is not linear in its arguments ({error})"
         ) from error
 
-    def function(cotangent: Any) -> Any:
+    def function(cotangent: PyTree) -> PyTree:
         given, found = trees.flatten(enter(cotangent))
         shapes = [(tuple(x.shape), x.dtype) for x in given if hasattr(x, "dtype")]
         if found != out_structure or shapes != [(tuple(a.shape), a.dtype) for a in expected]:
@@ -97,17 +96,17 @@ def linear_transpose(f: Callable[..., Any], *primals: Any) -> Callable[..., Any]
 
 
 @functools.lru_cache(maxsize=256)
-def _outputs(primitive: Primitive, avals: tuple[Any, ...]) -> list[Any]:
+def _outputs(primitive: Primitive, avals: tuple[Aval, ...]) -> list[Aval]:
     """The avals of the results of a Primitive."""
     out = jax.eval_shape(primitive.flat, *map(struct_of, avals))
     return list(out) if type(out) is tuple else [out]
 
 
 @functools.lru_cache(maxsize=256)
-def _transposed(primitive: Primitive, count: int, structs: tuple[Any, ...]) -> Primitive:
+def _transposed(primitive: Primitive, count: int, structs: tuple[Aval, ...]) -> Primitive:
     """The transpose of a Primitive in its inputs after the first ``count``."""
 
-    def transposed(*values: PyTree) -> Sequence[Any]:
+    def transposed(*values: PyTree) -> Outputs:
         fixed, cotangents = values[:count], values[count:]
 
         def linear(*xs: PyTree) -> tuple[Value, ...]:
@@ -116,10 +115,8 @@ def _transposed(primitive: Primitive, count: int, structs: tuple[Any, ...]) -> P
 
         program = jax.make_jaxpr(linear)(*structs)
         run = bind_jaxpr(ClosedJaxpr(_with_untaken(program.jaxpr), program.consts))
-        found: Sequence[Any] = jax.linear_transpose(
-            lambda *xs: tuple(run(*program.consts, *xs)), *structs
-        )(tuple(cotangents))
-        return found
+        transposed = jax.linear_transpose(lambda *xs: tuple(run(*program.consts, *xs)), *structs)
+        return transposed(tuple(cotangents))
 
     return Primitive(f"{primitive.name}_transpose", transposed)
 
@@ -140,7 +137,7 @@ define_primitive(
 
 def _with_untaken(jaxpr: JaxBody) -> JaxBody:
     """A program with `untaken_p` in the place of JAX's ``stop_gradient`` for branches that are not taken."""
-    uses: dict[Any, list[Any]] = {}
+    uses: dict[Atom, list[JaxEquation]] = {}
     for eqn in jaxpr.eqns:
         for v in eqn.invars:
             if not isinstance(v, Literal):

@@ -14,7 +14,7 @@ from fad.core.tensor import Storage, Tensor, current_node, new_tensor
 from fad.core.types import Value
 from fad.errors import GradientError
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.graph import alias, extra_of
+from fad.tape.graph import alias, extra_of, node_of
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
@@ -132,8 +132,7 @@ class Link:
 
 def link_of(t: Tensor) -> Link | None:
     """The Link of an alias; None if ``t`` is not an alias."""
-    link: Link | None = None if t.meta is None else t.meta.link
-    return link
+    return None if t.meta is None else t.meta.link  # type: ignore[return-value]  # see `ViewLink`
 
 
 def has_error(t: Tensor) -> bool:
@@ -159,7 +158,8 @@ def _refresh(t: Tensor) -> None:
     with _refreshing:
         meta = t.meta
         assert meta is not None
-        link: Link = meta.link
+        link = link_of(t)
+        assert link is not None
         version = meta.storage.version
         if link.seen == version:
             return
@@ -182,7 +182,7 @@ def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
     source: Any = base
     special = link.creation is not Creation.DEFAULT
     if special and base.requires_grad:
-        link.deferred_error = forbidden(t, link, indirect=True)
+        link.deferred_error = forbidden(t, link.creation, link.output_nr, indirect=True)
         source = base.level.lift(base.level.detach(base))
         source = new_tensor(source.value, source.level, source.aux)
     before = (state.watermark, state.base_watermark)
@@ -204,7 +204,7 @@ def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
         t._requires_grad = True
 
 
-def _is_plain(t: Any) -> bool:
+def _is_plain(t: Tensor) -> bool:
     """Whether no level keeps a history or tangent for an alias, so that it can be of any level."""
     if t._requires_grad or not (t._level is ROOT or t._aux is None):
         return False
@@ -279,11 +279,12 @@ def tell_nodes(t: Tensor, storage: Storage, version: int) -> None:
 
 def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
     """``retain_grad`` belongs to the Tensor: move it from its place to that of ``new``."""
-    if t.meta is None or not t.meta.retains_grad or node is None or new.node is None:
+    to = node_of(new) if t.meta is not None and t.meta.retains_grad and node is not None else None
+    if to is None:
         return
     known = extra_of(node).retains.pop(nr, None)
     if known is not None:
-        extra_of(new.node).retains[new.output_nr] = known
+        extra_of(to).retains[new.output_nr] = known
 
 
 def snapshot(t: Tensor) -> Tensor:
@@ -293,5 +294,5 @@ def snapshot(t: Tensor) -> Tensor:
         return bind(IDENTITY.primitive, (t,))  # type: ignore[no-any-return]
     copy: Tensor = new_tensor(value, t.level, t.aux) if has_error(t) else alias(t)
     if isinstance(copy.value, Tensor):  # it may be that of the caller, who gets the result
-        copy.value = snapshot(copy.value)
+        copy._value = snapshot(copy.value)
     return copy

@@ -11,7 +11,7 @@ import jax
 from fad.core.level import Level, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.types import Array, Operand
+from fad.core.types import Array, Operand, PyTree
 from fad.tape.graph import alias
 from fad.tape.recorder import as_tensor
 from fad.views.aliases import link_of
@@ -57,7 +57,7 @@ class BatchedView:
 
 
 def view_of_argument(
-    out: Any,
+    out: PyTree,
     target: int | None,
     arguments: Sequence[Any],
     inside: Sequence[Any],

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import Protocol
 
 from fad.core.tensor import Tensor
-from fad.errors import GradientError
 
-__all__ = ["DEFAULT", "Creation", "check_creation", "forbidden"]
+__all__ = ["DEFAULT", "Creation", "forbidden"]
 
 
 class Creation(enum.Enum):
@@ -24,23 +22,8 @@ class Creation(enum.Enum):
 DEFAULT = Creation.DEFAULT  # to look a member of an Enum up takes longer
 
 
-class MadeView(Protocol):
-    """What is asked of the `fad.views.aliases.Link` of a view."""
-
-    @property
-    def creation(self) -> Creation: ...
-    @property
-    def output_nr(self) -> int: ...
-
-
-def check_creation(t: Tensor, link: MadeView, who: str) -> None:
-    """Refuse a recorded write through a view of a special kind."""
-    if link.creation is not Creation.DEFAULT:
-        raise GradientError(f"{who}: {forbidden(t, link, indirect=False)}")
-
-
-def forbidden(t: Tensor, link: MadeView, indirect: bool) -> str:
-    """Why a view of a special kind may not be written to, or used after its base was."""
+def forbidden(t: Tensor, creation: Creation, output_nr: int, indirect: bool) -> str:
+    """Why a view of a special kind may not be written to, or used after its base was (``indirect``)."""
     what = (
         "its base or another view of its base has been modified"
         if indirect
@@ -48,12 +31,12 @@ def forbidden(t: Tensor, link: MadeView, indirect: bool) -> str:
     )
     node = t._node
     if node is not None:
-        text = f"Output {link.output_nr} of {node.name()} is a view and {what} inplace."
-    elif link.creation is Creation.INFERENCE:
+        text = f"Output {output_nr} of {node.name()} is a view and {what} inplace."
+    elif creation is Creation.INFERENCE:
         text = f"A view was created in inference mode and {what} inplace in normal mode."
     else:
         text = f"A view was created in no_grad mode and {what} inplace with grad mode enabled."
-    return f"{text} {_ADVICE[link.creation]}"
+    return f"{text} {_ADVICE[creation]}"
 
 
 _BLOCK = (

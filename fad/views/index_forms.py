@@ -13,7 +13,7 @@ import numpy as np
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.types import Operand, PyTree, Value
+from fad.core.types import Array, NumpyArray, Operand, PyTree, Value
 from fad.errors import HostValueError, describe
 from fad.tape.recorder import as_tensor
 
@@ -58,7 +58,7 @@ class _Mask:
 
     __slots__ = ("indices", "shape")
 
-    def __init__(self, shape: tuple[int, ...], indices: list[Any]) -> None:
+    def __init__(self, shape: tuple[int, ...], indices: list[Array]) -> None:
         self.shape = shape
         self.indices = indices
 
@@ -77,10 +77,10 @@ def parse_index(x: Value, index: PyTree) -> tuple[tuple[Hashable, ...], list[Ope
     return _form_of(_expanded(x, index), x)
 
 
-def _expanded(x: Any, index: Any) -> list[Any]:
+def _expanded(x: Value, index: PyTree) -> list[Any]:
     """The entries of an index, one for each dimension: masks as what they select, without an ellipsis."""
     entries = list(index) if isinstance(index, tuple) else [index]
-    entries = [_entry(e, x) for e in entries]
+    entries = [_entry(e) for e in entries]
     expanded: list[Any] = []
     for e in entries:
         if isinstance(e, _Mask):
@@ -106,7 +106,7 @@ def _expanded(x: Any, index: Any) -> list[Any]:
     return expanded
 
 
-def _form_of(entries: Sequence[Any], x: Any) -> tuple[tuple[Any, ...], list[Any]]:
+def _form_of(entries: Sequence[Any], x: Value) -> tuple[tuple[Hashable, ...], list[Operand]]:
     """`parse_index`, from entries.
 
     What programs differ by is in the form, what may differ from call to call is a value. So a slice without a
@@ -154,7 +154,7 @@ def _form_of(entries: Sequence[Any], x: Any) -> tuple[tuple[Any, ...], list[Any]
     return tuple(form), values
 
 
-def _check_masks(entries: Sequence[Any], unnamed: int, x: Value) -> None:
+def _check_masks(entries: Sequence[object], unnamed: int, x: Value) -> None:
     """Refuse a mask that does not have the shape of the dimensions of ``x`` that it selects from."""
     dim = 0
     for e in entries:
@@ -170,7 +170,7 @@ def _check_masks(entries: Sequence[Any], unnamed: int, x: Value) -> None:
             dim += unnamed if e is Ellipsis else _consumes(e)
 
 
-def _consumes(entry: Any) -> int:
+def _consumes(entry: object) -> int:
     return 0 if entry is None or entry is Ellipsis or isinstance(entry, _BoolEntry) else 1
 
 
@@ -182,7 +182,7 @@ def _bound(value: Any) -> int | None:
     return operator.index(value)
 
 
-def _entry(e: Any, x: Operand) -> Any:
+def _entry(e: PyTree) -> PyTree:
     """One entry of an index: a slice, int, None, Ellipsis, array or mask."""
     if e is None or e is Ellipsis:
         return e
@@ -208,7 +208,7 @@ def _entry(e: Any, x: Operand) -> Any:
     return e
 
 
-def _from_sequence(e: Sequence[Any]) -> Any:
+def _from_sequence(e: Sequence[Operand]) -> PyTree:
     if any(isinstance(v, Tensor) for v in e):
         stack = Primitive("stack", lambda *vs: jnp.stack(vs), deferrable=True)
         return bind(stack, [as_tensor(v) for v in e])
@@ -216,7 +216,7 @@ def _from_sequence(e: Sequence[Any]) -> Any:
     return array.astype(np.int32) if array.size == 0 else array
 
 
-def _mask_indices(mask: Any) -> _Mask | _BoolEntry:
+def _mask_indices(mask: Value | NumpyArray) -> _Mask | _BoolEntry:
     """The integer indices that a bool mask selects; it must have concrete values."""
     try:
         concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)

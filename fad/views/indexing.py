@@ -22,7 +22,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import Array, Operand, Params, PyTree
+from fad.core.types import Array, Operand, Outputs, Params, PyTree
 from fad.errors import HostValueError
 from fad.tape.recorder import ROOT
 from fad.views.aliases import has_only_values, only_value
@@ -54,10 +54,10 @@ __all__ = [
 ]
 
 
-def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[Any, ...]:
+def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[PyTree, ...]:
     """The index for JAX, windows still as slices from a traced start."""
     it = iter(values)
-    index: list[Any] = []
+    index: list[object] = []
     for f in form:
         if f == NEW:
             index.append(None)
@@ -81,20 +81,20 @@ def _cut(x: Array, starts: Sequence[Any], sizes: Sequence[int]) -> Array:
     return jax.lax.dynamic_slice(x, _int32(starts), sizes, allow_negative_indices=False)
 
 
-def _paste(x: Array, window: Array, starts: Sequence[Array]) -> Array:
+def _paste(x: Array, window: Array, starts: Sequence[Array | int]) -> Array:
     """``x`` with ``window`` in its place; see `_cut`."""
     if window.shape == x.shape:
         return window
     return jax.lax.dynamic_update_slice(x, window, _int32(starts), allow_negative_indices=False)
 
 
-def _int32(starts: Sequence[Any]) -> list[Any]:
+def _int32(starts: Sequence[Array | int]) -> list[Array | np.int32]:
     return [np.int32(s) if isinstance(s, int) else jnp.asarray(s).astype(np.int32) for s in starts]
 
 
 def _windows(
     form: tuple[Hashable, ...], values: Sequence[Operand], shape: tuple[int, ...], ints: bool
-) -> tuple[list[Any], list[int], tuple[Any, ...]]:
+) -> tuple[list[Array | int], list[int], tuple[Any, ...]]:
     """Where the windows of an index are, and what is left of it inside of them.
 
     Arguments:
@@ -103,9 +103,9 @@ def _windows(
     Returns:
         The start and the length of a window in each dimension of ``shape``, and the index that is left.
     """
-    starts: list[Any] = []
+    starts: list[Array | int] = []
     sizes: list[int] = []
-    rest: list[Any] = []
+    rest: list[object] = []
     lengths = iter(shape)
     for f, i in zip(form, _rebuild(form, values), strict=True):
         if f == NEW or f in FLAGS:
@@ -157,7 +157,7 @@ def getter(form: tuple[Hashable, ...]) -> Primitive:
     return Primitive("getitem", getitem, positions=True, deferrable=True)
 
 
-def get_item(x: Any, index: PyTree) -> Any:
+def get_item(x: Tensor, index: PyTree) -> Outputs:
     """``x[index]`` for a Tensor: a view for a basic index, a copy for one with arrays.
 
     Basic indices (ints, slices, None, ...) and integer arrays work under every transform. With a bool mask
@@ -183,7 +183,7 @@ def items(x: Tensor) -> list[Tensor]:
     if type(value) is not array_type or not value.is_fully_replicated:
         return [x[i] for i in range(count)]
     rest = (WHOLE,) * (value.ndim - 1)
-    found: list[Any] = []
+    found: list[Tensor] = []
     for start in range(0, count, CHUNK):
         # Chunks have one length, so that `UNSTACK` has one program for them.
         begin = min(start, max(count - CHUNK, 0))
@@ -211,7 +211,7 @@ _steps = Table(4096)
 _BOUNDS = frozenset([int, type(None)])
 
 
-def step_of(x: Tensor, index: PyTree) -> Step | tuple[tuple[Any, ...], list[Any]]:
+def step_of(x: Tensor, index: PyTree) -> Step | tuple[tuple[Hashable, ...], list[Operand]]:
     """The view that a basic index selects; for an index with arrays what `parse_index` returns.
 
     Steps of indices without Tensors are remembered by the shape of ``x``.
@@ -253,7 +253,7 @@ def _key_of(index: PyTree) -> Hashable:
 
 @functools.lru_cache(maxsize=4096)
 def updater(
-    method: str, form: tuple[Hashable, ...], options: tuple[tuple[str, Any], ...]
+    method: str, form: tuple[Hashable, ...], options: tuple[tuple[str, object], ...]
 ) -> Primitive:
     """``x.at[index].method(v)`` as a Primitive of (x, v, *values)."""
 
@@ -378,7 +378,7 @@ class _Selected:
 
     def _update_masked(self, method: str, v: Any, options: Params, error: HostValueError) -> Tensor:
         """`_update` with a mask that has no concrete values."""
-        x: Any = bind(_COPY, (self.x,))
+        x = bind(_COPY, (self.x,))
         _, part = masked_part(x, self.index, error)
         if options or method not in MASKED_UPDATES:
             raise error

@@ -55,7 +55,7 @@ from fad.views.aliases import (
     tell_nodes,
 )
 from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
-from fad.views.creation import DEFAULT, check_creation
+from fad.views.creation import DEFAULT, forbidden
 from fad.views.duals import DualLink
 from fad.views.indexing import step_of
 from fad.views.masked_parts import MaskedPart, masked_part
@@ -104,7 +104,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     return _write(t, link, op, [_base_of(link), t], rest, who, primitive)
 
 
-def replace(t: Tensor, new: Any, step: Step | None = None, who: str = "copy_") -> Tensor:
+def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_") -> Tensor:
     """Change ``t`` (or the view that ``step`` makes of it) in place to the values of ``new``.
 
     ``new`` is broadcast to the shape, and converted to the dtype. Errors are those of `write`.
@@ -156,7 +156,7 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
 AccumulateGrad.write = staticmethod(write_value)
 
 
-def set_item(x: Tensor, index: PyTree, value: Any) -> None:
+def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     """``x[index] = value``.
 
     Basic indices write to the view that they select; arrays of integers and bool masks scatter, and
@@ -275,13 +275,15 @@ def _check(
 
 
 def _check_history(
-    t: Tensor, root: Tensor, link: Link | None, others: Sequence[Any], who: str
+    t: Tensor, root: Tensor, link: Link | None, others: Sequence[Operand], who: str
 ) -> None:
     """Raise where the graph cannot have the write; it is recorded if anything that it reads is."""
     if not any([_recorded(a) for a in (t, root, *others)]):
         return
     if link is not None:
-        check_creation(t, link, who)
+        if link.creation is not DEFAULT:
+            why = forbidden(t, link.creation, link.output_nr, indirect=False)
+            raise GradientError(f"{who}: {why}")
         if _recorded(root) and _is_leaf(root):
             raise GradientError(
                 f"{who}: a view of a leaf Variable that requires grad is being used in an in-place "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind, captured_by_jit, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Storage, Tensor, meta_of, new_tensor, storage_of
-from fad.core.types import Operand, Outputs
+from fad.core.types import Binder, Operand, Outputs, PyTree, Value
 from fad.tape.recorder import ROOT
 from fad.views.addresses import Test, gives_view, origin
 from fad.views.aliases import Link, has_only_values, link_of, only_value, set_state
@@ -38,12 +38,11 @@ __all__ = [
 
 
 def attach(
-    out: Any, x: Tensor, step: Step, creation: Creation | None = None, nr: int = 0
-) -> Tensor:
+    out: Value, x: Tensor, step: Step, creation: Creation | None = None, nr: int = 0
+) -> Outputs:
     """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
     if not isinstance(out, Tensor):
-        found: Tensor = out
-        return found
+        return out
     if type(x) is TrackedTensor:
         x = x.origin
     storage = storage_of(x)
@@ -73,21 +72,19 @@ def attach(
     return out
 
 
-def bind_view(x: Any, step: Step) -> Tensor:
+def bind_view(x: Any, step: Step) -> Outputs:
     """The view that ``step`` makes of ``x``; of an array, an array."""
     value = None
     if step.constants and not state.levels and has_only_values():
         value = only_value(x)
     if type(value) is array_type:
-        out: Any = new_tensor(step.op.primitive.execute((value, *step.constants)), ROOT)
+        out = new_tensor(step.op.primitive.execute((value, *step.constants)), ROOT)
     else:
         out = bind(step.op.primitive, (x, *step.numbers))
     return attach(out, x, step)
 
 
-def view_binder(
-    write: Write, copies_unless: Test | None = None
-) -> Callable[[Any, Sequence[Any]], Any]:
+def view_binder(write: Write, copies_unless: Test | None = None) -> Binder:
     """What stands in for `bind` in functions that return views, or tuples of views.
 
     Arguments:
@@ -122,14 +119,13 @@ def _output(primitive: Primitive, k: int) -> Primitive:
     )
 
 
-def attach_chain(out: Any, x: Tensor, chain: Sequence[Step], nr: int) -> Tensor:
+def attach_chain(out: Value, x: Tensor, chain: Sequence[Step], nr: int) -> Outputs:
     """Make ``out``, an output of a Function, the view of its argument ``x`` that the body made."""
     out = attach(out, x, chain[0], Creation.FUNCTION, nr)
     link = link_of(out) if isinstance(out, Tensor) else None
     if link is not None:
         link.chain = (*link.chain, *chain[1:])
-    found: Tensor = out
-    return found
+    return out
 
 
 # Peers
@@ -160,7 +156,7 @@ def attach_peer(out: Tensor, x: Tensor, chain: tuple[Step, ...]) -> None:
     out.born = root.born  # since then there is what it shares
 
 
-def stop_gradient(x: Operand) -> Any:
+def stop_gradient(x: PyTree) -> PyTree:
     """``x`` as a constant: no gradient and no tangent passes through it, at any level.
 
     Arguments:
@@ -196,9 +192,9 @@ def _make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
 # Relations between views
 
 
-def chain_from(x: Any, bases: Sequence[Operand]) -> tuple[int, tuple[Step, ...]] | None:
+def chain_from(x: Tensor, bases: Sequence[Operand]) -> tuple[int, tuple[Step, ...]] | None:
     """Which of ``bases`` the Tensor ``x`` is (a view of), and by which chain; None if of none."""
-    base: Any = x
+    base = x
     chain: tuple[Step, ...] = (Step(IDENTITY),)
     link = link_of(x)
     if link is not None and link.base is not None:
@@ -217,15 +213,16 @@ def peer_chain_from(x: Tensor, bases: Sequence[Operand]) -> tuple[int, tuple[Ste
     return None
 
 
-def shares(a: Any, b: Any) -> bool:
+def shares(a: object, b: object) -> bool:
     """Whether a write to one of two Tensors is seen in the other."""
     if a is b:
         return True
-    known = isinstance(a, Tensor) and isinstance(b, Tensor) and a.meta and b.meta
-    return bool(known) and a.meta.storage is b.meta.storage is not UNSHARED
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not a.meta or not b.meta:
+        return False
+    return a.meta.storage is b.meta.storage is not UNSHARED
 
 
-def same_view(a: Any, b: Any) -> bool:
+def same_view(a: object, b: object) -> bool:
     """Whether two views show the same part of one base."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return False

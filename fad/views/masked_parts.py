@@ -31,7 +31,7 @@ from fad.core.elementwise import is_elementwise
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.types import Array, Operand, Outputs, PyTree
+from fad.core.types import Array, Binder, DType, NumpyArray, Operand, Outputs, PyTree, Value
 from fad.errors import ArgumentError, HostValueError, describe
 from fad.tape.recorder import as_tensor
 
@@ -59,7 +59,12 @@ class MaskedPart:
     __slots__ = ("error", "mask", "selected", "trailing", "values")
 
     def __init__(
-        self, mask: Any, selected: Any, values: Tensor, trailing: int, error: HostValueError
+        self,
+        mask: Value | NumpyArray,
+        selected: Value,
+        values: Tensor,
+        trailing: int,
+        error: HostValueError,
     ) -> None:
         self.mask = mask
         self.selected = selected
@@ -78,18 +83,18 @@ class MaskedPart:
         return functools.partial(method, self)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """That of the elements."""
         return self.values.dtype
 
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
         raise self.error
 
-    def operand(self, v: object) -> Any:
+    def operand(self, v: PyTree) -> Outputs:
         """``v`` with all elements that take part in an operation, 1 where none is selected."""
         return bind(_FILL, (self.selected, self.elements(v)))
 
-    def elements(self, v: Any) -> Any:
+    def elements(self, v: PyTree) -> PyTree:
         """``v``, which is written to the selected elements or computed with them, in a shape that broadcasts.
 
         Raises:
@@ -109,7 +114,7 @@ class MaskedPart:
             raise self.error
         return v
 
-    def like(self, values: Any) -> MaskedPart:
+    def like(self, values: Tensor) -> MaskedPart:
         """The part of the same mask with other values."""
         return MaskedPart(self.mask, self.selected, values, self.trailing, self.error)
 
@@ -148,7 +153,7 @@ for _name in [
 
 def without_parts(
     args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
-) -> tuple[tuple[Any, ...], dict[str, Any], Callable[[Primitive, Sequence[Any]], Any]] | None:
+) -> tuple[tuple[PyTree, ...], dict[str, PyTree], Binder] | None:
     """The arguments of a call with Tensors for the parts among them, and what then stands in for `bind`.
 
     That makes a part of each output, and raises if the function is not elementwise. None: there are no parts.
@@ -227,9 +232,9 @@ def masked_part(x: Tensor, index: PyTree, error: HostValueError) -> tuple[Tensor
     return view, MaskedPart(given, selected, view, 0 if ints else trailing, error)
 
 
-def _is_basic(e: Any) -> bool:
+def _is_basic(e: object) -> bool:
     return e is None or e is Ellipsis or type(e) in (int, slice) or isinstance(e, np.integer)
 
 
-def _is_mask(e: Any) -> bool:
+def _is_mask(e: object) -> bool:
     return isinstance(e, (Tensor, jax.Array, np.ndarray)) and e.dtype == bool

@@ -43,7 +43,7 @@ class _Flattening(threading.local):
 flattening = _Flattening()
 
 
-def _of_origin(name: str, convert: Callable[[Tensor], Any] | None = None) -> Any:
+def _of_origin(name: str, convert: Callable[[Tensor], object] | None = None) -> property:
     """The attribute ``name`` of the Tensor that was flattened, read through ``convert``."""
     read = convert or operator.attrgetter(name)
     return property(

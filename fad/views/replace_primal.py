@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 
@@ -30,7 +29,9 @@ def replace_primal(t: Tensor, data: Operand) -> None:
     t._aux = aux
 
 
-def _with_primal(value: Operand, level: Level, aux: Any, data: Operand) -> tuple[Any, Any]:
+def _with_primal(
+    value: Operand, level: Level, aux: object, data: Operand
+) -> tuple[Operand, object]:
     """The value and aux of a Tensor of ``level`` once its primal is ``data``."""
     value, aux, data = level.with_primal(value, aux, data)
     return _inner(value, data, level), aux
@@ -54,8 +55,8 @@ def _inner(value: Operand, data: Operand, level: Level) -> Operand:
             return found
         return data
     t = new_tensor(value.value, value.level, value.aux)
-    t.value, t.aux = _with_primal(value.value, value.level, value.aux, data)
-    t._requires_grad, t.node, t.output_nr = value.requires_grad, value.node, value.output_nr
+    t._value, t._aux = _with_primal(value.value, value.level, value.aux, data)
+    t._requires_grad, t._node, t._output_nr = value.requires_grad, value.node, value.output_nr
     return t
 
 

@@ -52,7 +52,7 @@ def _of_others(at: Array, v: Array) -> Array:
     one = jnp.ones(min(v.size, 1), v.dtype)
     edge = jnp.ones(min(v.size, 1), bool)
 
-    def behind(a: Any, b: Any) -> Any:
+    def behind(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array]:
         return a[0] | b[0], jnp.where(b[0], b[1], a[1] * b[1])
 
     first, last = jnp.concatenate([edge, new]), jnp.concatenate([new, edge])

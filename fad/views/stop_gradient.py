@@ -8,12 +8,13 @@ import jax
 
 from fad.core.level import outlived
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Operand
 from fad.tape.recorder import ROOT
 
 __all__ = ["stopped"]
 
 
-def stopped(x: Any) -> Any:
+def stopped(x: Operand) -> Any:
     """``x`` as a constant: no gradient and no tangent passes through it, at any level."""
     x = outlived(x)
     if not isinstance(x, Tensor):

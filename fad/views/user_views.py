@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.types import Operand, PyTree
+from fad.core.types import Operand, PyTree, Value
 from fad.views.aliases import snapshot
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import attach
@@ -18,7 +17,7 @@ __all__ = ["view_function"]
 
 def view_function(
     forward: Callable[..., PyTree],
-    write_back: Callable[..., Any] | None = None,
+    write_back: Callable[..., Value] | None = None,
     *,
     name: str | None = None,
 ) -> Callable[..., PyTree]:

@@ -108,17 +108,7 @@ class Graph:
             ArgumentError: it ends with something else.
             ImportError: a picture needs Graphviz, which is not installed.
         """
-        write(
-            path,
-            {
-                ".svg": self.svg,
-                ".png": self.png,
-                ".dot": self.dot,
-                ".gv": self.dot,
-                ".json": self.json,
-                ".txt": self.__str__,
-            },
-        )
+        write(path, self, dot=self.dot, gv=self.dot, json=self.json)
 
     def _repr_svg_(self) -> str | None:
         """For notebooks: the picture, if Graphviz is there and draws it in a moment."""

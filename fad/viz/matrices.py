@@ -23,7 +23,7 @@ from fad.viz.drawing import viz_library
 
 __all__ = ["Matrix", "matrix"]
 
-_SIDE, _CELL, _MOST = 420.0, 24.0, 512  # of all panels; of one value, at most; values of a side
+SIDE, CELL, MOST = 420.0, 24.0, 512  # of all panels; of one value, at most; values of a side
 _GAP, _TOP, _BAR = 10.0, 18.0, 120.0
 
 
@@ -68,16 +68,10 @@ class Matrix:
         parts = []
         for p in self._panels:
             x, y = lefts[p.column], tops[p.row]
-            w, h = _extent(p.values, scale)
-            uri = data_uri(colored(shrunk(p.values, _MOST), self._largest))
-            title = html.escape(_line(p))
+            h, w = (side_of(n, scale) for n in p.values.shape)
             parts.append(f'<text x="{x:.0f}" y="{y - 4:.0f}">{html.escape(p.name)}</text>')
-            place = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}"'
-            parts.append(
-                f'<image {place} href="{uri}" preserveAspectRatio="none" '
-                f'style="image-rendering: pixelated"><title>{title}</title></image>'
-            )
-            parts.append(f'<rect {place} fill="none" stroke="#90a4ae"/>')
+            pixels = colored(shrunk(p.values, MOST), self._largest)
+            parts.append(framed(pixels, f'x="{x:.1f}" y="{y:.1f}"', w, h, _line(p)))
         below = tops[-1]
         bar = data_uri(colored(np.linspace(-self._largest, self._largest, 65)[None], self._largest))
         parts.append(
@@ -90,11 +84,7 @@ class Matrix:
                 f"{value * self._largest:.3g}</text>"
             )
         width, height = max(lefts[-1], _BAR + 2 * _GAP + 20), below + 28
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" '
-            f'font-size="11" fill="#263238" style="background: white">{"".join(parts)}</svg>'
-        )
+        return document("".join(parts), width, height)
 
     def _grid(self) -> tuple[list[float], list[float], float]:
         """Widths of columns, heights of rows, and how large a value is drawn."""
@@ -104,15 +94,8 @@ class Matrix:
         wide = [
             max([p.values.shape[1] for p in self._panels if p.column == k]) for k in range(columns)
         ]
-        scale = min(_CELL, _SIDE / max(1, sum(tall), sum(wide)))
-        widths = [
-            max([_extent(p.values, scale)[0] for p in self._panels if p.column == k])
-            for k in range(columns)
-        ]
-        heights = [
-            max([_extent(p.values, scale)[1] for p in self._panels if p.row == k])
-            for k in range(rows)
-        ]
+        scale = min(CELL, SIDE / max(1, sum(tall), sum(wide)))
+        widths, heights = ([side_of(n, scale) for n in counts] for counts in (wide, tall))
         return widths, heights, scale
 
     def png(self) -> bytes:
@@ -135,7 +118,7 @@ class Matrix:
             axes = figure.add_subplot(grid[p.row, p.column])
             extent = (0, p.values.shape[1], p.values.shape[0], 0)
             axes.imshow(
-                colored(shrunk(p.values, _MOST), self._largest),
+                colored(shrunk(p.values, MOST), self._largest),
                 interpolation="nearest",
                 extent=extent,
                 aspect="auto",
@@ -157,22 +140,41 @@ class Matrix:
             ArgumentError: it ends with something else.
             ImportError: ``.png`` needs the extra ``viz``, which is not installed.
         """
-        write(
-            path,
-            {".svg": self.svg, ".html": self._repr_html_, ".png": self.png, ".txt": self.__str__},
-        )
+        write(path, self, html=self._repr_html_)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
         return f"<div>{self.svg()}</div>"
 
 
-def write(path: PathLike, formats: dict[str, Callable[[], str | bytes]]) -> None:
-    """Write a file in the format that its name ends with.
+def framed(pixels: np.ndarray, place: str, width: float, height: float, title: str = "") -> str:
+    """An image with a border, in SVG."""
+    place += f' width="{width:.1f}" height="{height:.1f}"'
+    inside = f"<title>{html.escape(title)}</title>" if title else ""
+    return (
+        f'<image {place} href="{data_uri(pixels)}" preserveAspectRatio="none" '
+        f'style="image-rendering: pixelated">{inside}</image>'
+        f'<rect {place} fill="none" stroke="#90a4ae"/>'
+    )
+
+
+def document(content: str, width: float, height: float) -> str:
+    """A picture of this size, in SVG."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" '
+        f'font-size="11" fill="#263238" style="background: white">{content}</svg>'
+    )
+
+
+def write(path: PathLike, picture: Any, **others: Callable[[], str]) -> None:
+    """Write a file in the format that its name ends with: SVG, PNG, text, or one of the others.
 
     Raises:
         ArgumentError: there is no such format.
     """
+    named = {"svg": picture.svg, "png": picture.png, "txt": picture.__str__, **others}
+    formats = {f".{name}": make for name, make in named.items()}
     file = Path(path)
     if file.suffix.lower() not in formats:
         raise ArgumentError(
@@ -266,5 +268,6 @@ def _line(p: _Panel) -> str:
     return f"{text}, {odd} not finite" if odd else text
 
 
-def _extent(values: np.ndarray, scale: float) -> tuple[float, float]:
-    return max(8.0, values.shape[1] * scale), max(8.0, values.shape[0] * scale)
+def side_of(count: int, scale: float) -> float:
+    """How long a side of so many values is drawn."""
+    return max(8.0, count * scale)

@@ -15,7 +15,7 @@ import numpy as np
 from fad.arrays.special_cases import VIEWS
 from fad.core.level import Level, outlived
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import PyTree
+from fad.core.types import DType, PyTree
 from fad.errors import ArgumentError, describe
 from fad.functions.nodes import FunctionNode
 from fad.tape.edges import Edge, GradientEdge, edge_to_operation, edges_of_operations
@@ -320,7 +320,7 @@ def _form(x: PyTree) -> tuple[tuple[int, ...], str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _name_of(dtype: Any) -> str:
+def _name_of(dtype: DType) -> str:
     return str(dtype.name)
 
 

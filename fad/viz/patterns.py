@@ -11,30 +11,19 @@ import numpy as np
 from fad.core.tensor import Tensor
 from fad.core.types import PathLike, PyTree
 from fad.errors import ArgumentError, describe
-from fad.methods.notebook import data_uri, png
+from fad.methods.notebook import png
 from fad.sparse.coloring import best_coloring
 from fad.sparse.sparse_pattern import SparsePattern
-from fad.viz.matrices import write
+from fad.viz.matrices import CELL, MOST, SIDE, document, framed, side_of, write
 
 __all__ = ["Pattern", "pattern"]
 
-_SIDE, _CELL, _MOST = 420.0, 24.0, 512  # of the picture; of an entry, at most; pixels of a side
 _ROWS, _COLUMNS = 40, 100  # of text
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_HUES = np.array(
-    [
-        (31, 119, 180),
-        (255, 127, 14),
-        (44, 160, 44),
-        (214, 39, 40),
-        (148, 103, 189),
-        (140, 86, 75),
-        (227, 119, 194),
-        (188, 189, 34),
-        (23, 190, 207),
-    ],
-    np.uint8,
-)
+# Nine colours that are told apart easily.
+_HUES: np.ndarray = np.frombuffer(
+    bytes.fromhex("1f77b4ff7f0e2ca02cd627289467bd8c564be377c2bcbd2217becf"), np.uint8
+).reshape(-1, 3)
 
 
 class Pattern:
@@ -83,7 +72,7 @@ class Pattern:
 
     def _pixels(self) -> np.ndarray:
         """A pixel for each entry, or for a block of them where there are many."""
-        steps = [max(1, -(-n // _MOST)) for n in self._shape]
+        steps = [max(1, -(-n // MOST)) for n in self._shape]
         sides = [max(1, -(-n // step)) for n, step in zip(self._shape, steps, strict=True)]
         pixels: np.ndarray = np.full((*sides, 3), 255, np.uint8)
         colors = _HUES[self._colors % len(_HUES)]
@@ -92,23 +81,17 @@ class Pattern:
 
     def svg(self) -> str:
         """The picture as SVG; it needs no other library."""
-        scale = min(_CELL, _SIDE / max(1, *self._shape))
-        h, w = (max(8.0, n * scale) for n in self._shape)
+        scale = min(CELL, SIDE / max(1, *self._shape))
+        h, w = (side_of(n, scale) for n in self._shape)
         heading = html.escape(self._heading())
         width = max(w + 20.0, 6.0 * len(heading))
-        place = f'x="10" y="24" width="{w:.1f}" height="{h:.1f}"'
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{h + 34:.0f}" '
-            f'viewBox="0 0 {width:.0f} {h + 34:.0f}" font-family="Helvetica, Arial, sans-serif" '
-            f'font-size="11" fill="#263238" style="background: white"><text x="10" y="16">{heading}</text>'
-            f'<image {place} href="{data_uri(self._pixels())}" preserveAspectRatio="none" '
-            f'style="image-rendering: pixelated"/><rect {place} fill="none" stroke="#90a4ae"/></svg>'
-        )
+        image = framed(self._pixels(), 'x="10" y="24"', w, h)
+        return document(f'<text x="10" y="16">{heading}</text>{image}', width, h + 34)
 
     def png(self) -> bytes:
         """The entries as a PNG file, with a square of pixels for each."""
         pixels = self._pixels()
-        step = max(1, int(_SIDE) // max(pixels.shape))
+        step = max(1, int(SIDE) // max(pixels.shape))
         return png(pixels.repeat(step, 0).repeat(step, 1))
 
     def save(self, path: PathLike) -> None:
@@ -120,10 +103,7 @@ class Pattern:
         Raises:
             ArgumentError: it ends with something else.
         """
-        write(
-            path,
-            {".svg": self.svg, ".html": self._repr_html_, ".png": self.png, ".txt": self.__str__},
-        )
+        write(path, self, html=self._repr_html_)
 
     def _repr_html_(self) -> str:
         """For notebooks."""

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+from fad.profiling.reports import in_bytes
 from fad.viz.groups import Group, Part, paths
 from fad.viz.nodes import Drawn, NodeView
 
@@ -16,7 +17,6 @@ __all__ = [
     "heading",
     "label",
     "shown",
-    "size_of",
     "tree",
 ]
 
@@ -33,21 +33,11 @@ COLORS = {
 }
 
 
-def size_of(count: int) -> str:
-    """A number of bytes: ``12 B``, ``3.4 MB``."""
-    number = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
-            break
-        number /= 1000
-    return f"{count} B" if unit == "B" else f"{number:.3g} {unit}"
-
-
 def label(node: NodeView) -> list[str]:
     """The lines that say what a node is: its name, its form, what else there is to say, its results."""
     notes = [] if node.sequence_nr is None else [f"#{node.sequence_nr}"]
     if node.saved:
-        notes.append(f"save{'d' if node.freed else 's'} {size_of(node.saved)}")
+        notes.append(f"save{'d' if node.freed else 's'} {in_bytes(node.saved)}")
     if node.freed:
         notes.append("freed")
     for hook in dict.fromkeys(node.hooks):
@@ -70,7 +60,7 @@ def heading(drawn: Drawn) -> str:
     count = len(drawn.nodes) - leaves
     parts = [f"{count} node{'s' * (count != 1)}", f"{leaves} {'leaf' if leaves == 1 else 'leaves'}"]
     if drawn.saved:
-        parts.append(f"{size_of(drawn.saved)} saved")
+        parts.append(f"{in_bytes(drawn.saved)} saved")
     return ", ".join(parts)
 
 

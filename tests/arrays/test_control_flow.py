@@ -131,12 +131,12 @@ def ids(case: Any) -> str:
     return "-".join((case[0], *case[1]))
 
 
-@pytest.mark.sweep("case", ONE, sample=16, ids=ids)
+@pytest.mark.sweep("case", ONE, sample=12, ids=ids)
 def test_every_transform_around_every_loop(case: Any) -> None:
     check(*case)
 
 
-@pytest.mark.sweep("case", TWO, sample=14, ids=ids)
+@pytest.mark.sweep("case", TWO, sample=10, ids=ids)
 def test_transforms_of_transforms(case: Any) -> None:
     check(*case)
 

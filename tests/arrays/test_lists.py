@@ -17,7 +17,7 @@ import fad.numpy as fnp
 X = np.array([0.3, 0.6, 0.9, 0.2], np.float32)
 
 
-@pytest.mark.sweep("call", WITH_LISTS, sample=30)
+@pytest.mark.sweep("call", WITH_LISTS, sample=22)
 def test_calls_with_lists_are_those_of_numpy(call: str) -> None:
     check(call)
 

@@ -16,7 +16,7 @@ from fad.arrays import numpy_keywords
 from fad.arrays.numpy_functions import OWN
 
 
-@pytest.mark.sweep("call", WITH_KEYWORDS, sample=45)
+@pytest.mark.sweep("call", WITH_KEYWORDS, sample=32)
 def test_calls_with_keywords_are_those_of_numpy(call: str) -> None:
     check(call)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -103,6 +105,13 @@ def test_what_the_cache_holds() -> None:
     info = compiled.cache_info()
     assert info["structures"] and info["compiled"] and info["hits"]
     assert "f" in compiled.explain()
+    with compiled(wait=True):
+        for _ in range(5):
+            fad.grad(f)(x)
+            compiled.explain()  # in between
+    lines = compiled.explain().splitlines()
+    assert re.fullmatch(r"\d+ × f \(\d+ operations\): replayed", lines[-1]), lines
+    assert all(a != b for a, b in itertools.pairwise(lines))
     compiled.clear_cache()
     assert not compiled.cache_info()["structures"]
 

@@ -8,7 +8,7 @@ import pytest
 
 import fad
 from fad.autograd import forward_ad
-from fad.core.level import active_levels
+from fad.core.level import state
 from fad.errors import LevelError
 
 
@@ -25,7 +25,7 @@ def test_a_level_between_two_calls_as_in_torch(torch: Any) -> None:
             ad.exit_dual_level(level=level)
 
     assert tangent(fad) == tangent(torch) == 6.0
-    assert active_levels() == ()
+    assert state.levels == ()
 
 
 def test_levels_nest_and_end_in_order(torch: Any) -> None:
@@ -39,7 +39,7 @@ def test_levels_nest_and_end_in_order(torch: Any) -> None:
         forward_ad.exit_dual_level(level=outer)
     forward_ad.exit_dual_level()
     forward_ad.exit_dual_level(level=outer)
-    assert active_levels() == ()
+    assert state.levels == ()
     for library in (torch, fad):
         with pytest.raises(RuntimeError):
             library.autograd.forward_ad.exit_dual_level()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -153,7 +154,9 @@ def test_a_hook_gets_none_where_no_gradient_came_and_constants_are_in_the_progra
     assert log == [None, [1.0]] * 2
 
 
-def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing() -> None:
+def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Mine(Exception):
         pass
 
@@ -174,9 +177,15 @@ def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing() -> None:
         with pytest.raises(Mine, match="too large") as caught:
             call()
         assert any("hook 'strict'" in note for note in caught.value.__notes__)
+    logger = logging.getLogger("jax._src.callback")
+    monkeypatch.setattr(logging.getLogger("jax"), "propagate", True)
+    with caplog.at_level("ERROR", logger.name), pytest.raises(Mine):
+        g(3.0)
+    text = caplog.text  # what JAX logs has the line of the hook, and of fad little more
+    assert 'raise Mine("too large")' in text and text.count("\n") < 30
     wrong[0] = False
     assert float(g(3.0)) == 6.0
-    assert fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+    assert fad.is_grad_enabled() and fad.core.level.state.levels == ()
 
 
 @pytest.mark.parametrize(
@@ -300,7 +309,7 @@ def test_hooks_for_saved_values_are_refused_and_run_around_the_call() -> None:
         for compiled in (jit(of), fad.jit(of), lambda x, of=of: fad.vmap(jit(of))(x * X)):
             with pytest.raises(GradientError, match=message):
                 compiled(1.0)
-    assert log == [] and fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+    assert log == [] and fad.is_grad_enabled() and fad.core.level.state.levels == ()
 
     x = fad.tensor(2.0, requires_grad=True)
     with hooks():

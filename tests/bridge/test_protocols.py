@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -183,6 +185,39 @@ def test_what_is_tracked_does_not_leave():
         for staged in (fad.vmap, fad.jit, jax.jit):
             with pytest.raises(HostValueError):
                 staged(lambda x: fnp.asarray(leave(fad.asarray(x))))(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    {
+        "numpy.concatenate": lambda x: np.concatenate([x, x]),
+        "numpy.stack": lambda x: np.stack([x, x]),
+        "numpy.dot": lambda x: np.dot(x, VALUES),
+        "numpy.where": lambda x: np.where(VALUES > 1, x, 0.0),
+        "numpy.einsum": lambda x: np.einsum("i,i->", x, x),
+        "numpy.linalg.norm": np.linalg.norm,
+        "numpy.fft.rfft": np.fft.rfft,
+    }.items(),
+)
+def test_other_functions_of_numpy_convert_or_say_what_to_write(name, call):
+    found = call(x_())
+    assert isinstance(found, (np.ndarray, np.generic))
+    assert_close(found, call(VALUES))
+    for program in (fad.grad, fad.jit, fad.vmap, lambda f: lambda x: f(x_(requires_grad=True))):
+        argument = np.stack([VALUES, VALUES]) if program is fad.vmap else VALUES
+        with pytest.raises(HostValueError, match=f"^{name} of a Tensor .* write fad.{name}"):
+            program(lambda x: fnp.sum(call(x)))(argument)
+
+
+def test_functions_of_numpy_without_a_twin_and_of_others():
+    with pytest.raises(GradientError, match=r"^numpy\(\) of a Tensor"):
+        np.savez_compressed(io.BytesIO(), x=x_(requires_grad=True))
+
+    class Other:
+        def __array_function__(self, function, types, args, kwargs):
+            return "of another"
+
+    assert np.concatenate([x_(), Other()]) == "of another"
 
 
 def test_from_dlpack_refuses_what_is_no_array():

@@ -44,7 +44,7 @@ def closed_form(order, x):
     return -(2.0 ** (order - 1)) * math.cos(2 * x + order * math.pi / 2)
 
 
-@pytest.mark.sweep("stack", STACKS, sample=60, ids="-".join)
+@pytest.mark.sweep("stack", STACKS, sample=36, ids="-".join)
 def test_stacks_of_three_transforms_give_the_closed_form(torch, stack):
     f = fad.from_torch(lambda x: torch.sin(x) ** 2)
     for name in stack:
@@ -64,7 +64,7 @@ NATIVE = {
 }
 
 
-@pytest.mark.sweep("stack", STACKS, sample=30, ids="-".join)
+@pytest.mark.sweep("stack", STACKS, sample=20, ids="-".join)
 def test_stacks_of_native_transforms_give_the_closed_form(torch, stack):
     f = fad.from_torch(lambda x: torch.sin(x) ** 2)
     for name in stack:

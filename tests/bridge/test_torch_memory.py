@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -107,6 +108,10 @@ def test_tensors_of_any_strides(torch):
 def test_what_is_no_dense_tensor_on_the_cpu_is_refused(torch):
     with pytest.raises(ArgumentError, match="must be dense.*to_dense"):
         fad.from_torch(lambda t: t.to_sparse())(jnp.ones(2))
+    with warnings.catch_warnings(action="ignore"):  # PyTorch says that they will be gone
+        quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+    with pytest.raises(ArgumentError, match=r"must be dense.*dequantize"):
+        fad.to_torch(lambda x: x)(quantized)
     with pytest.raises(ArgumentError, match=r"must be on the CPU.*pass t.cpu\(\)"):
         fad.to_torch(lambda x: x)(torch.ones(2, device="meta"))
     with pytest.raises(ArgumentError, match=r"PyTorch cannot have.*astype"):

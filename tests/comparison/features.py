@@ -18,6 +18,12 @@ FEATURES: dict[str, Any] = {
     "parameters in a dict": {"b": 1.0, "w": 6.0},
     "Hessian, forward over reverse": [[2.0, 0.0], [0.0, 0.2391336]],
     "derivatives of order 5 in one pass": [0.0, 1.0, 0.0, -1.0, 0.0, 1.0],
+    "derivatives of order 3 through a `scan`, in one pass": [
+        0.4450853,
+        0.6972664,
+        -0.9688873,
+        -0.3240367,
+    ],
     "sparse Jacobian, by its pattern": [2.0, 4.0, 6.0],
     "derivative of what a solver finds": 0.3535534,
     "a gradient rule is used": 54.0,

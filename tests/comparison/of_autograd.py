@@ -80,6 +80,7 @@ CELLS: dict[str, Callable[[], Any]] = {
     ),
     "Hessian, forward over reverse": hessian,
     "derivatives of order 5 in one pass": Absent("autograd.jet"),
+    "derivatives of order 3 through a `scan`, in one pass": Absent("autograd.jet"),
     "sparse Jacobian, by its pattern": Absent("autograd.sparse_jacobian"),
     "derivative of what a solver finds": lambda: autograd.grad(solver)(2.0),
     "a gradient rule is used": lambda: autograd.grad(cube)(3.0),

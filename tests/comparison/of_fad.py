@@ -16,6 +16,10 @@ NAME = "fad"
 X = fad.tensor([1.0, 2.0, 3.0])
 
 
+def loop(x: Any) -> Any:
+    return fad.lax.scan(lambda c, _: (fnp.sin(c), None), x, None, length=3)[0]
+
+
 class Cube(fad.Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -131,6 +135,7 @@ CELLS: dict[str, Callable[[], Any]] = {
         fnp.arange(2.0)
     ),
     "derivatives of order 5 in one pass": lambda: fad.derivatives(fnp.sin, 0.0, 5),
+    "derivatives of order 3 through a `scan`, in one pass": lambda: fad.derivatives(loop, 0.5, 3),
     "sparse Jacobian, by its pattern": lambda: fad.sparse_jacobian(lambda x: x * x)(X.array).data,
     "derivative of what a solver finds": solver,
     "a gradient rule is used": lambda: fad.grad(Cube.apply)(3.0),

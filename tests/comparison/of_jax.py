@@ -77,6 +77,14 @@ def series() -> Any:
     return [primal, *terms]
 
 
+def series_of_a_loop() -> Any:
+    def loop(x: Any) -> Any:
+        return jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=3)[0]
+
+    primal, terms = jet(loop, (0.5,), ([1.0, 0.0, 0.0],))
+    return [primal, *terms]
+
+
 def nan() -> bool:
     with jax.debug_nans(True):
         try:
@@ -109,6 +117,7 @@ CELLS: dict[str, Callable[[], Any]] = {
         jnp.arange(2.0)
     ),
     "derivatives of order 5 in one pass": series,
+    "derivatives of order 3 through a `scan`, in one pass": series_of_a_loop,
     "sparse Jacobian, by its pattern": Absent(
         "jax.sparse_jacobian", "jax.experimental.sparse.jacobian"
     ),

@@ -103,6 +103,7 @@ CELLS: dict[str, Callable[[], Any]] = {
     "parameters in a dict": lambda: mx.grad(lambda p: p["w"] ** 2 + p["b"])({"w": THREE, "b": ONE}),
     "Hessian, forward over reverse": hessian,
     "derivatives of order 5 in one pass": Absent("mlx.core.jet"),
+    "derivatives of order 3 through a `scan`, in one pass": Absent("mlx.core.jet"),
     "sparse Jacobian, by its pattern": Absent("mlx.core.sparse_jacobian"),
     "derivative of what a solver finds": Absent("mlx.core.custom_root"),
     "a gradient rule is used": lambda: mx.grad(cube)(THREE),

@@ -176,6 +176,9 @@ CELLS: dict[str, Callable[[], Any]] = {
         torch.arange(2.0)
     ),
     "derivatives of order 5 in one pass": Absent("torch.func.jet", "torch.autograd.jet"),
+    "derivatives of order 3 through a `scan`, in one pass": Absent(
+        "torch.func.jet", "torch.autograd.jet"
+    ),
     "sparse Jacobian, by its pattern": Absent(
         "torch.func.sparse_jacobian", "torch.autograd.sparse_jacobian"
     ),

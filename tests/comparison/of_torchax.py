@@ -195,6 +195,9 @@ CELLS: dict[str, Callable[[], Any]] = {
         jax_view(lambda x: (torch.sin(x) * x).sum())
     )(jnp.arange(2.0)),
     "derivatives of order 5 in one pass": Absent("torchax.jet", "torchax.interop.jet"),
+    "derivatives of order 3 through a `scan`, in one pass": Absent(
+        "torchax.jet", "torchax.interop.jet"
+    ),
     "sparse Jacobian, by its pattern": Absent("torchax.sparse_jacobian"),
     "derivative of what a solver finds": Absent(
         "torchax.custom_root", "torchax.interop.custom_root"

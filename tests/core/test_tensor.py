@@ -103,10 +103,10 @@ def test_properties_can_be_set_and_read_on_every_tensor() -> None:
     y = x * 2.0
     t = new_tensor(y.value, ROOT)
     assert (t.requires_grad, t.node, t.output_nr, t.aux) == (False, None, 0, None)
-    t.requires_grad, t.node, t.output_nr = True, y.node, y.output_nr
+    t._requires_grad, t._node, t._output_nr = True, y.node, y.output_nr
     t.sum().backward()
     assert x.grad.tolist() == [2.0, 2.0]
-    t.value = jnp.zeros(2)
+    t._value = jnp.zeros(2)
     assert t.tolist() == [0.0, 0.0] and isinstance(t, Tensor)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import fad
@@ -51,3 +52,78 @@ def test_other_errors_are_left_alone() -> None:
     for error in (KeyError("JAX arrays are immutable"), KeyboardInterrupt()):
         advise(error, inside=True)
         assert not notes(error)
+
+
+def test_where_a_library_of_jax_is_given_tensors_its_own_way_out_is_said() -> None:
+    optax = pytest.importorskip("optax")
+    optimizer = optax.adam(0.1)
+    leaf = fad.tensor([1.0, 2.0], requires_grad=True)
+
+    @fad.jit
+    def step(w: Any, memory: Any) -> Any:
+        return optimizer.update(fad.grad(lambda w: (w * w).sum())(w), memory, w)
+
+    for program in (
+        lambda: step(jnp.ones(2), optimizer.init(jnp.ones(2))),
+        lambda: optimizer.update(leaf, optimizer.init(jnp.ones(2)), leaf),
+    ):
+        with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
+            program()
+        advise(caught.value)
+        assert "In fad.jit write fad.from_jax(optimizer.update)" in notes(caught.value)
+
+
+def test_a_gradient_that_is_read_of_what_a_tree_holds() -> None:
+    leaf = fad.tensor(1.0, requires_grad=True)
+    with fad.no_grad(), pytest.raises(AttributeError) as caught:
+        jax.tree.map(lambda p: p.grad, [leaf])
+    advise(caught.value)
+    assert "read x.grad before the no_grad block" in notes(caught.value)
+
+
+def test_trees_of_tensors_and_of_arrays() -> None:
+    with pytest.raises(ValueError) as caught:
+        jax.tree.map(fad.numpy.add, {"w": fad.tensor(1.0)}, {"w": jnp.ones(())})
+    advise(caught.value)
+    assert "make Tensors of both, jax.tree.map(fad.tensor, tree)" in notes(caught.value)
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_a_callback_in_a_rule_that_is_differentiated(separate: bool) -> None:
+    def call(x: Any) -> Any:
+        return jax.pure_callback(
+            np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="sequential"
+        )
+
+    sine = fad.from_jax(call)
+
+    class Sine(fad.Function):
+        if separate:
+
+            @staticmethod
+            def forward(x: Any) -> Any:
+                return sine(x)
+
+            @staticmethod
+            def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+                ctx.save_for_backward(*inputs)
+
+        else:
+
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                ctx.save_for_backward(x)
+                return sine(x)
+
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            return g * Sine.apply(ctx.saved_tensors[0] + np.float32(np.pi / 2))
+
+    second = fad.jit(fad.hessian(lambda x: Sine.apply(x).sum()))
+    if separate:
+        assert float(second(jnp.ones(1))[0, 0]) == pytest.approx(-np.sin(1.0), rel=1e-5)
+    else:
+        with pytest.raises(ValueError, match="Pure callbacks") as caught:
+            second(jnp.ones(1))
+        advise(caught.value)
+        assert "write forward without ctx" in notes(caught.value)

@@ -21,7 +21,14 @@ import pytest
 from helpers import ROOT
 
 import fad
-from fad.errors.tracebacks import install, is_users, shown, warn_at_users_line
+from fad.errors.tracebacks import (
+    install,
+    is_users,
+    setting,
+    shown,
+    users_frames,
+    warn_at_users_line,
+)
 
 
 def test_code_of_fad_and_of_the_libraries_below_it_is_not_the_users() -> None:
@@ -166,3 +173,13 @@ def test_the_shell_of_ipython_has_a_handler(monkeypatch: pytest.MonkeyPatch) -> 
     error = raised(PROGRAMS["grad"])
     handler(shell, type(error), error, error.__traceback__, tb_offset=1)
     assert kinds == (Exception,) and calls[-1][-1] == "shape_error"
+
+
+def test_frames_of_a_text_are_those_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = raised(PROGRAMS["grad"])
+    frames = traceback.format_tb(error.__traceback__)
+    short = users_frames(frames)
+    assert "in shape_error" in short[-1] and not any("jax/_src" in frame for frame in short)
+    assert len(short) < len(frames)
+    monkeypatch.setattr(setting, "filtering", "off")
+    assert users_frames(frames) == frames

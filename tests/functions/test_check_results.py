@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -192,23 +195,34 @@ def widening(**members):
     return type("Product", (Product,), members)
 
 
-@pytest.mark.parametrize(
-    "members", [{}, {"is_traceable": True}, {"jax_rules": True}], ids=["plain", "pure", "jax_rules"]
-)
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1), (1, 1)], ids=str)
-def test_a_gradient_that_is_larger_by_broadcasting_is_summed(members, shape):
-    F = widening(**members)
+@functools.cache
+def products(shape):
+    """Operands of x * y * x, lanes of them, and its gradients: of one, of lanes, of all lanes, and twice."""
     x = jnp.arange(1.0, 7.0).reshape(2, 3)
     y = jnp.linspace(0.5, 2.0, max(1, np.prod(shape, dtype=int))).reshape(shape)
-    plain = lambda x, y: (x * y * x).sum()
-    ours = lambda x, y: (F.apply(x, y) * x).sum()
-    expected = jax.jit(jax.grad(plain, (0, 1)))(x, y)
     xs, ys = jnp.stack([x, 2 * x]), jnp.stack([y, y - 1])
-    of_lanes = jax.jit(jax.vmap(jax.grad(plain, (0, 1))))(xs, ys)
-    reference = lambda x, ys: jax.vmap(plain, (None, 0))(x, ys).sum()
-    of_all = jax.jit(jax.grad(reference, (0, 1)))(x, ys)
+    plain = lambda x, y: (x * y * x).sum()
+    every = lambda x, ys: jax.vmap(plain, (None, 0))(x, ys).sum()
     squares = lambda y: (jax.grad(plain, 1)(x, y) ** 2).sum() + plain(x, y) ** 2
-    second = jax.jit(jax.grad(squares))(y)
+
+    @jax.jit
+    def gradients(x, y, xs, ys):
+        grad = jax.grad(plain, (0, 1))
+        of_all = jax.grad(every, (0, 1))(x, ys)
+        return grad(x, y), jax.vmap(grad)(xs, ys), of_all, jax.grad(squares)(y)
+
+    return x, y, xs, ys, *gradients(x, y, xs, ys)
+
+
+MEMBERS = {"plain": {}, "pure": {"is_traceable": True}, "jax_rules": {"jax_rules": True}}
+SHAPES = [(), (1,), (3,), (2, 1), (1, 1)]
+
+
+@pytest.mark.sweep("kind, shape", [*itertools.product(MEMBERS, SHAPES)], sample=7)
+def test_a_gradient_that_is_larger_by_broadcasting_is_summed(kind, shape):
+    F = widening(**MEMBERS[kind])
+    x, y, xs, ys, expected, of_lanes, of_all, second = products(shape)
+    ours = lambda x, y: (F.apply(x, y) * x).sum()
     for _ in range(3):
         a, b = leaf(x), leaf(y)
         ours(a, b).backward()  # the fast path

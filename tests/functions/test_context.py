@@ -28,8 +28,8 @@ V = jnp.array([1.0, 0.5, -2.0])
 def write_(x: fad.Tensor, new: Any) -> fad.Tensor:
     """Change ``x`` in place, as an in-place method does."""
     flush()
-    x.value, x.aux, x.level = new.value, new.aux, new.level
-    x._requires_grad, x.node, x.output_nr = new.requires_grad, new.node, new.output_nr
+    x._value, x._aux, x._level = new.value, new.aux, new.level
+    x._requires_grad, x._node, x._output_nr = new.requires_grad, new.node, new.output_nr
     storage_of(x).version += 1
     return x
 

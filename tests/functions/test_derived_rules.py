@@ -68,7 +68,7 @@ CUBES = [
 CUBES += [(jaxed(F), k) for F, k in CUBES]
 
 
-@pytest.mark.sweep("case", CUBES, sample=10, ids=lambda case: case[0].__name__)
+@pytest.mark.sweep("case", CUBES, sample=7, ids=lambda case: case[0].__name__)
 def test_missing_rules_are_derived_from_those_that_are_there(case):
     F, k = case
     j = scaled(cube, k)

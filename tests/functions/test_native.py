@@ -211,12 +211,12 @@ def ids(cases):
     return ["-".join((kind, *sequence)) for kind, sequence in cases]
 
 
-@pytest.mark.sweep("case", SINGLE, sample=12)
+@pytest.mark.sweep("case", SINGLE, sample=9)
 def test_every_transform_uses_the_rules_of_the_user(case):
     check_sequence(KINDS[case[0]], case[1])
 
 
-@pytest.mark.sweep("case", LONGER, sample=12)
+@pytest.mark.sweep("case", LONGER, sample=9)
 def test_transforms_of_transforms_use_the_rules_of_the_user(case):
     check_sequence(KINDS[case[0]], case[1])
 

@@ -24,7 +24,7 @@ import numpy as np
 from fad.bridge.compilation import jit
 from fad.bridge.jax_functions import to_jax
 from fad.core import trees
-from fad.core.level import active_levels
+from fad.core.level import state
 from fad.core.tensor import Tensor
 from fad.methods.install import asarray
 from fad.tape.saved import allow_mutation_on_saved_tensors
@@ -248,6 +248,6 @@ def check_program(program: Program, names: Sequence[str] = (), mode: str = "eage
         tolerance = program.tolerance()
         found = difference(got, expected, tolerance, tolerance)
     assert found is None, found
-    assert active_levels() == (), f"levels are left running: {active_levels()}"
+    assert state.levels == (), f"levels are left running: {state.levels}"
     assert all(isinstance(v, (Tensor, jax.Array, np.ndarray)) for v in trees.flatten(got)[0])
     return True

@@ -46,7 +46,7 @@ def ramp(x: Any) -> jax.Array:
 
 def is_idle() -> bool:
     """Whether no level runs here and recording is on."""
-    return fad.core.level.active_levels() == () and fad.is_grad_enabled()
+    return fad.core.level.state.levels == () and fad.is_grad_enabled()
 
 
 def modes() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,21 @@ def functions(library: Any) -> dict[str, Any]:
             return g, 2.0 * g * y.conj()
 
     return {"double_": Double.apply, "shift_": Shift.apply}
+
+
+def function_of(
+    lines: Sequence[str], library: Any, numpy: Any, leaves: Sequence[str] = REAL
+) -> Callable[..., Any]:
+    """A program as a function of its leaves: a sum over all that it makes."""
+
+    def f(*values: Any) -> Any:
+        env = dict(zip(leaves, values, strict=True)) | {"sin": numpy.sin} | functions(library)
+        for line in lines:
+            exec(line, {}, env)
+        made = [v for n, v in env.items() if n.startswith("v")]
+        return sum([(v * v).sum() * (0.3 + 0.1 * k) for k, v in enumerate(made)])
+
+    return f
 
 
 class Writer:

@@ -7,6 +7,7 @@ import gc
 import re
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -27,6 +28,13 @@ from fad.replay.program import worker
 
 TIMES = 6  # calls after which a program has repeated often enough to be compiled
 MODES = ("background", "at once")
+
+
+def one_mode(*names: str) -> list[str]:
+    """One of `MODES` for a case of a sweep: about half of the cases are in each."""
+    return [MODES[zlib.crc32("".join(names).encode()) % 2]]
+
+
 NESTED_TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "grad": fad.grad,
     "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x + 1.0,)),
@@ -166,7 +174,7 @@ def _leaves(tree: Any) -> list[Any]:
 def assert_idle(what: str = "") -> None:
     """Refuse a level that still runs in this thread, and a grad mode that is not the default."""
     assert is_idle(), (
-        f"{what}: running levels {fad.core.level.active_levels()}, recording {fad.is_grad_enabled()}"
+        f"{what}: running levels {fad.core.level.state.levels}, recording {fad.is_grad_enabled()}"
     )
     assert not fad.autograd.is_inference_mode_enabled(), f"{what}: in inference mode"
 
@@ -362,7 +370,7 @@ def single_runs() -> Iterator[list[str]]:
 
 def last_trace() -> str:
     """What became of the last trace, in words."""
-    return fad.autograd.compiled.explain().splitlines()[-1]
+    return fad.autograd.compiled.explain().splitlines()[-1].rpartition(" × ")[2]
 
 
 class Table(dict[str, tuple[Callable[[], Any], Any]]):

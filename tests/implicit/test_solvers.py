@@ -278,6 +278,10 @@ def test_arguments() -> None:
         root(lambda x: x, 1.0, solver=optx.Newton(1e-6, 1e-6), tol=1e-3)
     with pytest.raises(bad, match="max_steps must be a positive int"):
         root(lambda x: x, 1.0, max_steps=0)
+    with pytest.raises(bad, match="write lambda x: A @ x"):
+        linear_solve(jnp.eye(2), jnp.ones(2))
+    with pytest.raises(fad.errors.StructureError, match="the square of an absolute value"):
+        argmin(lambda z: fnp.sum(z**2), jnp.ones(2, complex))
     with pytest.raises(bad, match=r"write CG\(\.\.\.\)"):
         linear_solve(lambda x: x, 1.0, solver=lx.CG)
     with pytest.raises(

@@ -6,7 +6,7 @@ import functools
 import itertools
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -99,7 +99,8 @@ def sampled(counts: dict[int, int], seed: int) -> list[Names]:
     return found
 
 
-SHORT: list[Names] = [s for k in (1, 2) for s in itertools.product(TRANSFORMS, repeat=k)]
+SINGLE: list[Names] = [(name,) for name in TRANSFORMS]
+PAIRS: list[Names] = list(itertools.product(TRANSFORMS, repeat=2))
 LONG = sampled({3: 150, 4: 40}, seed=2)
 
 
@@ -107,13 +108,26 @@ def joined(value: Any) -> str | None:
     return ".".join(value) if isinstance(value, tuple) else None
 
 
-@pytest.mark.parametrize("names", SHORT, ids=joined)
+def two_of(kinds: Iterable[Any], names: Names) -> list[Any]:
+    """In all pairs of transforms each kind stands inside of and around each transform."""
+    kinds, places = list(kinds), list(TRANSFORMS)
+    first = sum([places.index(name) for name in names])
+    return [kinds[(first + k * len(kinds) // 2) % len(kinds)] for k in range(2)]
+
+
+@pytest.mark.parametrize("names", SINGLE, ids=joined)
 @pytest.mark.parametrize("kind", KINDS)
-def test_short_sequences_agree_with_jax(kind: str, names: Names) -> None:
+def test_each_transform_agrees_with_jax(kind: str, names: Names) -> None:
     check(kind, names)
 
 
-@pytest.mark.sweep("at", range(len(LONG)), sample=45, ids=lambda i: joined(LONG[i]))
+@pytest.mark.parametrize("names", PAIRS, ids=joined)
+def test_pairs_agree_with_jax(names: Names, full: bool) -> None:
+    for kind in KINDS if full else two_of(KINDS, names):
+        check(kind, names)
+
+
+@pytest.mark.sweep("at", range(len(LONG)), sample=24, ids=lambda i: joined(LONG[i]))
 def test_long_sequences_agree_with_jax(at: int, full: bool) -> None:
     # One kind of Function each; with --full, all kinds.
     for kind in KINDS if full else [list(KINDS)[at % len(KINDS)]]:
@@ -155,9 +169,9 @@ def check_factor(function: Any, names: Names, reference: Any = linear_in_jax) ->
         assert AllGrowth.batches, "the vmap rule did not run"
 
 
-@pytest.mark.parametrize("names", SHORT, ids=joined)
-def test_the_users_rule_ran(names: Names) -> None:
-    for function in FACTORS:
+@pytest.mark.parametrize("names", [*SINGLE, *PAIRS], ids=joined)
+def test_the_users_rule_ran(names: Names, full: bool) -> None:
+    for function in FACTORS if full or len(names) == 1 else two_of(FACTORS, names):
         check_factor(function, names)
 
 
@@ -167,7 +181,7 @@ def test_the_users_rule_ran_in_long_sequences(names: Names, full: bool) -> None:
         check_factor(function, names)
 
 
-@pytest.mark.sweep("names", SHORT, sample=4, ids=joined)
+@pytest.mark.sweep("names", [*SINGLE, *PAIRS], sample=4, ids=joined)
 def test_the_users_rule_ran_in_64_bits(names: Names) -> None:
     """On inputs of 64 bits and weights of 32."""
     with jax.enable_x64(True):
@@ -208,7 +222,7 @@ SCALAR: dict[str, Callable[[Fn], Fn]] = {
 }
 
 
-@pytest.mark.sweep("pair", list(itertools.product(SCALAR, repeat=2)), sample=16, ids=joined)
+@pytest.mark.sweep("pair", list(itertools.product(SCALAR, repeat=2)), sample=12, ids=joined)
 def test_perturbations_are_not_confused(pair: tuple[str, str]) -> None:
     outer, inner = pair
     d, e = SCALAR[outer], SCALAR[inner]

@@ -165,10 +165,11 @@ WHERE: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
 }
 # An output whose derivative is read twice over is only looked at.
 BATCHED = ("vmap", "vmap of grad", "hessian")
+READ = ("grad", "jvp", "dual_level", "tape", "gradients of gradients")
 
 
 @pytest.mark.sweep(
-    "case", [(w, a, m) for w in WHERE for a in ACTS for m in MODES], sample=16, ids=str
+    "case", [(w, a, m) for w in WHERE for a in ACTS for m in MODES], sample=12, ids=str
 )
 def test_a_finalizer_that_computes(case: tuple[str, str, str]) -> None:
     where, name, mode = case
@@ -188,8 +189,7 @@ def test_a_finalizer_that_computes(case: tuple[str, str, str]) -> None:
                 raise Finalized.failures[0]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("where", ["grad", "jvp", "dual_level", "tape", "gradients of gradients"])
+@pytest.mark.sweep("where, mode", [(w, m) for w in READ for m in MODES], sample=6)
 def test_what_a_finalizer_has_computed_is_right(where: str, mode: str) -> None:
     program = WHERE[where]
     with replay(mode):
@@ -203,8 +203,7 @@ def test_what_a_finalizer_has_computed_is_right(where: str, mode: str) -> None:
                     assert_bits(fnp.sin(y) * 3.0 + 1.0, z)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.sweep("where, mode", [(w, m) for w in WHERE for m in MODES], sample=11)
 def test_a_finalizer_that_fails(where: str, mode: str) -> None:
     program = WHERE[where]
     with off():

@@ -88,7 +88,9 @@ def test_lanes_of_vmap(program: Program, at: float) -> None:
             np.testing.assert_allclose(a[lane], b, **CLOSE)
 
 
-@by_name
+@pytest.mark.sweep(
+    "program, at", DIFFERENTIABLE, sample=7, ids=lambda p: getattr(p, "__name__", "")
+)
 def test_gradients_of_lanes(program: Program, at: float) -> None:
     points = jnp.array([at, at * 1.01])
     expected = [slope(program, float(p)) for p in points]

@@ -50,7 +50,7 @@ AROUND: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.sweep("case", list(itertools.product(COLLECTIVES, AROUND)), sample=32, ids="-".join)
+@pytest.mark.sweep("case", list(itertools.product(COLLECTIVES, AROUND)), sample=20, ids="-".join)
 def test_collectives(case: tuple[str, str]) -> None:
     collective, around = case
     x = jnp.array([[0.3, -0.8], [1.2, 0.4], [-0.5, 0.9]])

@@ -11,7 +11,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.core.level import active_levels, bind
+from fad.core.level import bind, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.levels.jvp import JvpLevel
@@ -27,7 +27,7 @@ def test_an_operation_computes_primal_and_tangent() -> None:
         y = fnp.sin(x) * 2.0
         assert isinstance(y, Tensor) and y.level is level
         assert_close(level.unpack(y), (2 * jnp.sin(X), 2 * jnp.cos(X) * V))
-    assert active_levels() == ()
+    assert state.levels == ()
 
 
 def test_a_tangent_that_is_zero_is_none() -> None:

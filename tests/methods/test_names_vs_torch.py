@@ -44,12 +44,12 @@ def check(torch: Any, expression: str) -> tuple[list[Any], list[Any]]:
     return ours, theirs
 
 
-@pytest.mark.sweep("expression", COMPUTED, sample=60)
+@pytest.mark.sweep("expression", COMPUTED, sample=40)
 def test_methods_compute_what_pytorchs_do(torch: Any, expression: str) -> None:
     check(torch, expression)
 
 
-@pytest.mark.sweep("expression", SHAPES, sample=30)
+@pytest.mark.sweep("expression", SHAPES, sample=22)
 def test_shapes_are_views_where_pytorchs_are(torch: Any, expression: str) -> None:
     ours, theirs = check(torch, expression)
     for mine, other in zip(ours, theirs, strict=True):

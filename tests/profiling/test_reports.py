@@ -59,13 +59,9 @@ def test_times_and_bytes_in_words() -> None:
     assert [in_time(x) for x in (0, 250, 12_345, 3.21e6, 1e9, 4e12)] == [
         "0", "0.25 µs", "12.3 µs", "3.21 ms", "1 s", "4000 s"
     ]  # fmt: skip
-    assert [in_bytes(x) for x in (0, 12, 1_000, 2.5e6, 3e9)] == [
-        "0",
-        "12 B",
-        "1 kB",
-        "2.5 MB",
-        "3 GB",
-    ]
+    assert [in_bytes(x) for x in (0, 12, 999, 1_000, 2.34e6, 3e9, 10**12)] == [
+        "0", "12 B", "999 B", "1 kB", "2.34 MB", "3 GB", "1e+03 GB"
+    ]  # fmt: skip
 
 
 # Bytes and memory

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ import pytest
 from helpers import ROOT
 
 from tests.comparison.features import FEATURES, Absent, outcome
-from tests.comparison.page import COLUMNS, read
+from tests.comparison.page import COLUMNS, PAGE, read
 
 NEEDS = {
     "torch": ("torch",),
@@ -79,3 +80,16 @@ def test_what_is_not_right_is_told() -> None:
     assert outcome(feature, Absent("json.no_name")) == "no `json.no_name`"
     with pytest.raises(AssertionError, match=r"json.loads is there"):
         outcome(feature, Absent("json.loads"))
+
+
+def test_the_fault_that_is_cited_by_number_is_the_one_that_jax_names() -> None:
+    from jax.experimental import jet
+
+    (number,) = set(re.findall(r"/issues/(\d+)", PAGE.read_text()))
+    assert (
+        f"outstanding primitive rules <https://github.com/jax-ml/jax/issues/{number}>"
+        in jet.__doc__
+    )
+    assert (
+        read()["jax"]["derivatives of order 3 through a `scan`, in one pass"] == "raises KeyError"
+    )

@@ -14,7 +14,7 @@ import fad
 
 HERE = Path(__file__).resolve().parents[1]
 SUITE = """
-import fad, pytest
+import fad, itertools, pytest
 
 def test_leaves_the_grad_mode_changed():
     fad.set_grad_enabled(False)
@@ -29,6 +29,15 @@ def test_fails():
 def test_sweep(k):
     pass
 
+SEEN = []
+
+@pytest.mark.sweep("case", [*itertools.product("abcdef", range(6), [True, False])], sample=6)
+def test_cases(case):
+    SEEN.append(case)
+
+def test_each_part_of_cases_is_in_a_sample():
+    assert [len(set(part)) for part in zip(*SEEN)] == [6, 6, 2]
+
 @pytest.mark.full
 def test_long():
     pass
@@ -37,7 +46,10 @@ def test_long():
 
 @pytest.mark.parametrize(
     ("options", "outcome"),
-    [([], "1 failed, 9 passed, 1 skipped, 1 error"), (["--full"], "1 failed, 103 passed, 1 error")],
+    [
+        ([], "1 failed, 16 passed, 1 skipped, 1 error"),
+        (["--full"], "1 failed, 176 passed, 1 error"),
+    ],
 )
 def test_tools(tmp_path: Path, options: list[str], outcome: str) -> None:
     shutil.copy(HERE / "conftest.py", tmp_path)
@@ -93,4 +105,4 @@ def test_eight_devices() -> None:
 
 
 def test_no_level_runs_between_tests() -> None:
-    assert fad.core.level.active_levels() == ()
+    assert fad.core.level.state.levels == ()

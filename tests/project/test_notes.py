@@ -19,7 +19,7 @@ from helpers import ROOT
 import fad
 import fad.numpy as fnp
 
-ROOMS = ("core", "tape", "levels", "views")
+ROOMS = ("core", "tape", "levels", "views", "functions")
 TITLE = re.compile(r"^(?P<lead> *|# )NOTE \[(?P<title>[^\]]+)\]\n", re.MULTILINE)
 RAISES = re.compile(r"# raises (\w+)")
 
@@ -54,12 +54,22 @@ def program(text: str) -> str:
 NOTES = {name: program(text) for name, text in notes().items()}
 
 
+def function(**members: Any) -> Any:
+    """A Function with these rules and settings."""
+    rules = {k: staticmethod(v) if callable(v) else v for k, v in members.items()}
+    return type(fad.Function)("F", (fad.Function,), rules)
+
+
 def run(code: str) -> None:
-    """Run a program, on a leaf ``x`` and an ``array``; a statement with ``# raises E`` raises E."""
+    """Run a program, on a leaf ``x`` and an ``array``; a statement with ``# raises E`` raises E.
+
+    ``function(forward=..., vjp=...)`` makes a Function.
+    """
     space: dict[str, Any] = {
         "array": fnp.linspace(0.5, 1.5, 7).array,
         "fad": fad,
         "fnp": fnp,
+        "function": function,
         "functools": functools,
         "gc": gc,
         "jax": jax,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
 from helpers import ROOT
 
 # Modules that are wholly tested in another file: what they have is a few lines, or runs only as part of that.
@@ -64,15 +63,18 @@ def files_of_tests() -> list[Path]:
     return [p for p in found if p.parts[0] not in NOT_OF_A_ROOM]
 
 
-@pytest.mark.parametrize("module", modules())
-def test_a_module_has_its_tests(module: str) -> None:
-    room, _, name = module.rpartition("/")
-    own = Path(room) / f"test_{name}.py"
-    found = (ROOT / "tests" / own).exists()
-    if module in ELSEWHERE:
-        assert not found, f"tests/{own} is there, so {module!r} need not stand in ELSEWHERE"
-        own = Path(ELSEWHERE[module])
-    assert (ROOT / "tests" / own).exists(), f"fad/{module}.py has no tests in tests/{own}"
+def test_a_module_has_its_tests() -> None:
+    wrong = []
+    for module in modules():
+        room, _, name = module.rpartition("/")
+        own = Path(room) / f"test_{name}.py"
+        if module in ELSEWHERE:
+            if (ROOT / "tests" / own).exists():
+                wrong.append(f"tests/{own} is there, so {module!r} need not stand in ELSEWHERE")
+            own = Path(ELSEWHERE[module])
+        if not (ROOT / "tests" / own).exists():
+            wrong.append(f"fad/{module}.py has no tests in tests/{own}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_what_is_tested_elsewhere_is_there() -> None:
@@ -80,24 +82,28 @@ def test_what_is_tested_elsewhere_is_there() -> None:
     assert not gone, f"ELSEWHERE names modules that are gone: {sorted(gone)}"
 
 
-@pytest.mark.parametrize("path", files_of_tests(), ids=str)
-def test_a_file_of_tests_begins_with_the_name_of_a_module(path: Path) -> None:
-    place = path.with_suffix("").as_posix()
-    name = path.stem.removeprefix("test_")
-    names = [m.rpartition("/")[2] for m in modules() if m.rpartition("/")[0] == str(path.parent)]
-    names += [m for m in modules() if "/" not in m and path.parent == Path(".")]
-    of_module = any(name == n or name.startswith(f"{n}_") for n in names)
-    assert of_module or place in OF_A_ROOM, f"tests/{path} has the name of no module"
-    assert not of_module or place not in OF_A_ROOM
+def test_a_file_of_tests_begins_with_the_name_of_a_module() -> None:
+    rooms: dict[str, list[str]] = {}
+    for module in modules():
+        room, _, name = module.rpartition("/")
+        rooms.setdefault(room or ".", []).append(name)
+    wrong = []
+    for path in files_of_tests():
+        place, name = path.with_suffix("").as_posix(), path.stem.removeprefix("test_")
+        names = rooms.get(str(path.parent), [])
+        of_module = any(name == n or name.startswith(f"{n}_") for n in names)
+        if of_module == (place in OF_A_ROOM):
+            wrong.append(f"tests/{path} has the name of {'a' if of_module else 'no'} module")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", files_of_tests(), ids=str)
-def test_a_file_of_tests_has_tests_and_says_what_of(path: Path) -> None:
-    tree = ast.parse((ROOT / "tests" / path).read_text())
-    assert ast.get_docstring(tree), f"tests/{path} has no docstring"
-    found = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    ]
-    assert found, f"tests/{path} has no tests"
+def test_a_file_of_tests_has_tests_and_says_what_of() -> None:
+    wrong = []
+    for path in files_of_tests():
+        tree = ast.parse((ROOT / "tests" / path).read_text())
+        if not ast.get_docstring(tree):
+            wrong.append(f"tests/{path} has no docstring")
+        defined = [n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+        if not any(name.startswith("test_") for name in defined):
+            wrong.append(f"tests/{path} has no tests")
+    assert not wrong, "\n".join(wrong)

@@ -9,6 +9,7 @@ import pytest
 
 import fad
 from fad.core.level import flush
+from fad.replay import policy
 from fad.replay.program import Program, worker
 
 
@@ -35,3 +36,10 @@ def fresh_traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     fad.autograd.compiled.clear_cache()
     yield
     flush()
+
+
+@pytest.fixture
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment ends after 128 operations, not 512: all else is as in long ones, and compiled sooner."""
+    monkeypatch.setattr(policy, "LONGEST", policy.LONGEST // 4)
+    monkeypatch.setattr(policy, "CUTS", tuple([(n // 4, window) for n, window in policy.CUTS]))

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replays import hits, same
+from replays import hits, last_trace, same
 
 import fad
 import fad.numpy as fnp
@@ -111,7 +111,7 @@ def test_the_log_names_the_function_that_has_run() -> None:
     for f in (first, second, first):
         for _ in range(4):
             fad.grad(f)(X)
-        assert fad.autograd.compiled.explain().splitlines()[-1].startswith(f"{f.__name__} (")
+        assert last_trace().startswith(f"{f.__name__} (")
 
 
 def test_programs_that_ran_are_counted_on_when_the_table_is_full(

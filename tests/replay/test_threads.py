@@ -15,7 +15,18 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replays import MODES, TIMES, TRANSFORMS, bare, in_threads, off, outcome, replay, shown
+from replays import (
+    MODES,
+    TIMES,
+    TRANSFORMS,
+    bare,
+    in_threads,
+    off,
+    one_mode,
+    outcome,
+    replay,
+    shown,
+)
 
 import fad
 import fad.numpy as fnp
@@ -52,8 +63,10 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("names", [*[(name,) for name in PROGRAMS], (*PROGRAMS,)], ids=len)
+EACH = [((name,), mode) for name in PROGRAMS for mode in one_mode(name)]
+
+
+@pytest.mark.parametrize(("names", "mode"), [*EACH, *[((*PROGRAMS,), mode) for mode in MODES]])
 def test_programs_in_all_threads(names: tuple[str, ...], mode: str, full: bool) -> None:
     """Each alone, and all at once."""
     with off():
@@ -135,7 +148,7 @@ def test_values_that_are_read_while_they_are_computed(name: str, mode: str, full
     def compute() -> None:
         try:
             with replay(mode):
-                for k in range(200 if full else 60):
+                for k in range(200 if full else 24):
                     count = iter(range(100))
                     found = call(lambda y, count=count: latest.__setitem__(0, (next(count), y)))
                     assert found == expected, k

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from replays import (
+    MODES,
     PROGRAMS,
     TIMES,
     TRANSFORMS,
@@ -22,6 +23,7 @@ from replays import (
     last_trace,
     law,
     off,
+    one_mode,
     outcome,
     same,
 )
@@ -66,15 +68,6 @@ def a_value_and_a_node_are_read(x, log):
 
 
 @function()
-def branches(x, log):
-    y = x * 1.0
-    for k in range(5):
-        s = y[k % 4] * y[0]
-        y = y + s if s > 0.3 else y * 0.5 - s
-    return y.sum()
-
-
-@function()
 def a_loop_that_reads(x, log):
     y, t = x * 1.0, 0.0
     while t < 1.0:
@@ -109,6 +102,7 @@ def values_are_kept(x, log):
 def constants_of_it(x, log):
     y = fnp.sin(x) + 1.0
     outside = np.asarray(fad.stop_gradient(y)) + jnp.sin(fad.stop_gradient(y).array)
+    outside = outside * jax.jit(lambda c: c * 2.0)(X)
     return (fad.stop_gradient(y) * x * y.detach().sum().item() * outside).sum()
 
 
@@ -244,12 +238,6 @@ def another_thread_reads(x, log):
     return (y * y).sum()
 
 
-@function()
-def traced_code_of_constants(x, log):
-    y = fnp.sin(x)
-    return fnp.sum(y * jax.jit(lambda c: c * 2.0)(X))
-
-
 @function(replayed=False)
 def traced_code_of_its_values(x, log):
     y = fnp.sin(x)
@@ -279,16 +267,19 @@ def run(name, transform):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_are_as_without_replay(name):
-    law(run(name, "grad"), FUNCTIONS[name][1])
-    law(run("writes", "tape twice") if name == "writes" else run(name, "tape"), calls=3)
+    mode = one_mode(name)
+    law(run(name, "grad"), FUNCTIONS[name][1], modes=mode)
+    tape = run("writes", "tape twice") if name == "writes" else run(name, "tape")
+    law(tape, calls=3, modes=[m for m in MODES if m not in mode])
 
 
 CASES = list(itertools.product(FUNCTIONS, [t for t in TRANSFORMS if t != "grad"]))
 
 
-@pytest.mark.sweep("case", CASES, sample=64, ids="-".join)
+@pytest.mark.sweep("case", CASES, sample=48, ids="-".join)
 def test_transforms_are_as_without_replay(case):
-    law(run(*case), True if case[0] == "a_net" and case[1] != "linearize" else None, calls=4)
+    replayed = True if case[0] == "a_net" and case[1] != "linearize" else None
+    law(run(*case), replayed, calls=4, modes=one_mode(*case))
 
 
 # Whole calls.
@@ -589,20 +580,6 @@ def test_the_cache_is_looked_at_and_cleared_in_one_place():
     assert seen[-1]["queued"] == seen[-1]["refused"] == 0
     fad.autograd.compiled.clear_cache()
     assert set(info().values()) == {0}
-
-
-def test_a_failure_does_not_end_replay_for_good():
-    call = lambda c: fad.grad(lambda x: (fnp.sin(x) * c * x).sum())(X)
-    for _ in range(TIMES):
-        call(X)
-    gone = X * 2.0
-    gone.delete()
-    with pytest.raises(RuntimeError, match="deleted"):
-        call(gone)
-    before = hits()
-    for _ in range(TIMES):
-        call(X)
-    assert hits() > before
 
 
 @pytest.mark.parametrize("transform", ["vmap", "grad", "jacfwd"])

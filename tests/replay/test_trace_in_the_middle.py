@@ -213,7 +213,7 @@ FINALIZERS = {
 
 @pytest.mark.parametrize("what", FINALIZERS)
 @pytest.mark.parametrize("where", ["transform", "nested", "step", "read", "without replay"])
-@pytest.mark.sweep("part", range(48), sample=1)
+@pytest.mark.sweep("part", range(72), sample=1)
 def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
     """It computes with values of the trace, or reads them, in the middle of all that fad does."""
     kept, found = [], []
@@ -266,7 +266,7 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
     first = X * X * 2.0 if program is step else X * 2.0
     second = first * scales[0] + scales[0]
     before = [first, second * jnp.sum(second) if where == "read" else second]
-    for place in range(1 + part, number + 1, 48):
+    for place in range(1 + part, number + 1, 72):
         assert run(place)[0] == expected, place
         for k, y in found:
             np.testing.assert_allclose(bottom(y), wanted(before[k - 1]), rtol=1e-5)

@@ -14,7 +14,7 @@ import fad
 import fad.numpy as fnp
 from fad.autograd import forward_ad
 from fad.core import exact_programs
-from fad.core.level import active_levels
+from fad.core.level import state
 from fad.replay import policy
 from fad.replay.program import Program, worker
 
@@ -209,7 +209,7 @@ def test_a_compilation_that_fails(
     if error is KeyboardInterrupt:
         with pytest.raises(KeyboardInterrupt):
             fad.grad(net)(X)
-        assert active_levels() == ()
+        assert state.levels == ()
     found = [fad.grad(net)(X) for _ in range(3)]
     worker.wait()
     assert tries and info("refused") == (error is RuntimeError)

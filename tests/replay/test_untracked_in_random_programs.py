@@ -135,7 +135,7 @@ def call(program: Program, transform: str) -> Any:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=2_000 if FULL else 12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2_000 if FULL else 8, suppress_health_check=[HealthCheck.too_slow])
 @given(statements, st.sampled_from([*TRANSFORMS]))
 def test_random_programs_are_as_without_replay(mode: str, program: Program, transform: str) -> None:
     law(lambda: call(program, transform), calls=4, modes=[mode])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fad.sparse.coloring import Coloring, column_coloring, star_coloring
+from fad.sparse.coloring import Coloring, best_coloring, column_coloring, star_coloring
 
 COLORINGS = [column_coloring, star_coloring]
 
@@ -108,3 +108,39 @@ def test_a_coloring_knows_whether_it_shows_the_entries(color: Callable[..., Colo
             assert not other.shows(rows, cols, symmetric) or np.array_equal(
                 found.rows, found.rows[::-1]
             )
+
+
+def diagonals(n: int, *offsets: int) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of an n x n matrix with these diagonals, by rows."""
+    rows = np.repeat(np.arange(n), len(offsets))
+    cols = rows + np.tile(np.sort(offsets), n)
+    inside = (cols >= 0) & (cols < n)
+    return rows[inside], cols[inside]
+
+
+# Offsets of diagonals, and the least number of colours.
+LARGE = {"band": ((-1, 0, 1), 3), "wide band": ((-2, -1, 0, 1, 2), 5), "far": ((-50, 0, 50), 3)}
+
+
+@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_large_bands_get_the_least_number(name: str, symmetric: bool) -> None:
+    offsets, least = LARGE[name]
+    rows, cols = diagonals(3000, *offsets)
+    found, forward = best_coloring(rows, cols, 3000, 3000, symmetric)
+    assert forward
+    assert found.count <= least
+    assert found.shows(rows, cols, symmetric)
+
+
+def test_fields_side_by_side_get_the_least_number() -> None:
+    rows, cols = np.tile(np.arange(2500), 2), np.arange(5000)
+    found = column_coloring(rows, cols, 5000)
+    assert found.count == 2
+    assert found.shows(rows, cols, False)
+
+
+def test_a_star_coloring_that_needs_fewer_than_three_is_found() -> None:
+    for edges, products in (([(0, 1)], 2), ([(0, 1), (0, 2), (0, 3)], 2), ([(0, 1), (1, 2)], 2)):
+        dense = missing_diagonal(edges, 4) | np.eye(4, dtype=bool)
+        assert colored(dense, star_coloring).count == products

@@ -206,6 +206,14 @@ def test_scalars_and_empty_arrays(shape: tuple[int, ...]) -> None:
     assert found.data.tolist() == ([6.0] if shape == () else [])
 
 
+def test_functions_without_outputs() -> None:
+    for nothing in (None, [], {"a": ()}):
+        f = lambda x, nothing=nothing: nothing
+        for transform in (fad.sparsity, fad.sparse_jacobian):
+            assert transform(f)(X) == fad.jacfwd(f)(X) == nothing
+        assert fad.sparse_pattern(f)(X).shape == (0, 3)
+
+
 X = np.ones(3, np.float32)
 BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "called on an array": (
@@ -237,6 +245,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: fad.sparse_hessian(lambda z: (z * z).real.sum())(X + 0j),
         GradientError,
         "argument 0 is complex",
+    ),
+    "the pattern of integers": (
+        lambda: fad.sparse_pattern(lambda x: x)(np.arange(3)),
+        ArgumentError,
+        "sparse_pattern: argument 0",
     ),
     "not sparse": (
         lambda: fad.sparse_jacobian(fnp.cumsum)(jnp.ones(20_000)),

@@ -39,3 +39,6 @@ def test_other_shapes_and_batches_are_refused() -> None:
     batched = sparse.BCOO.fromdense(np.ones((2, 2)), n_batch=1)
     with pytest.raises(StructureError, match="n_batch or n_dense"):
         pairs_of("it", batched, (2,), (2,), StructureError)
+    outside = sparse.BCOO((np.ones(1), np.array([[-1, 0]])), shape=(2, 2))
+    with pytest.raises(StructureError, match="negative index -1"):
+        pairs_of("it", outside, (2,), (2,), StructureError)

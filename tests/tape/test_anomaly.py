@@ -18,6 +18,7 @@ import fad
 import fad.numpy as fnp
 from fad import autograd
 from fad.errors import GradientError
+from fad.errors.tracebacks import setting
 from fad.tape import anomaly
 
 
@@ -38,6 +39,21 @@ def test_nan_in_a_gradient_names_node_output_and_line() -> None:
     assert text.startswith("Function 'SqrtBackward' returned nan values in its 0th output. ")
     assert "Traceback of forward call that caused the error" in text
     assert "in the_guilty_line" in text and "return fnp.sqrt(x)" in text
+
+
+def test_a_forward_traceback_has_the_frames_of_the_user_and_all_where_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = str(Path(fad.__file__).parent)
+    for filtering, there in (("remove_frames", False), ("off", True)):
+        monkeypatch.setattr(setting, "filtering", filtering)
+        x = leaf(0.0)
+        with autograd.detect_anomaly():
+            y = the_guilty_line(x)
+            with pytest.raises(GradientError) as caught:
+                (y * 0.0).backward()
+        assert (library in str(caught.value)) is there
+        assert library in "".join(y.grad_fn.metadata["traceback_"])
 
 
 def test_nan_in_a_gradient_inside_grad_and_vmap() -> None:

@@ -78,7 +78,7 @@ def test_pruned_nodes_never_run() -> None:
         node.register_prehook(lambda o: ran.append(f"pre {name}"))
         node.register_hook(lambda i, o: ran.append(f"post {name}"))
         out = fad.tensor(0.0)
-        out.requires_grad, out.node, out.output_nr = True, node, 0
+        out._requires_grad, out._node, out._output_nr = True, node, 0
         return out
 
     x, y = leaf(1.0), leaf(2.0)
@@ -263,3 +263,18 @@ def test_passes_that_nest_without_end_are_an_error(
     handle.remove()
     total.backward()
     assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_a_gradient_within_a_jvp_starts_from_ones_without_a_tangent() -> None:
+    def hessian_product(transform: Any, numpy: Any) -> Any:
+        loss = lambda x: numpy.sum((1 - x) ** 2 + 3 * (x - x**2) ** 2)
+        return lambda x, t: transform.jvp(transform.grad(loss), (x,), (t,))[1]
+
+    x, t = jnp.linspace(-1.0, 1.0, 8), jnp.linspace(0.0, 1.0, 8)
+    costs = [
+        jax.jit(f).lower(x, t).compile().cost_analysis()["flops"]
+        for f in (fad.to_jax(hessian_product(fad, fnp)), hessian_product(jax, jnp))
+    ]
+    assert costs[0] <= costs[1]
+    dual = fad.jvp(lambda x: engine.UNIT_COTANGENT.execute((x.value,)) * x, (x,), (t,))[1]
+    assert_close(dual, t)

@@ -263,7 +263,7 @@ def test_hooks_are_refused_inside_jit(kind: str) -> None:
         flax.fori_loop(0, 2, lambda i, x: f(x), fad.tensor(1.0))
     with pytest.raises(GradientError, match="traced"):
         jax.jit(fad.to_jax(f))(2.0)
-    assert fad.is_grad_enabled() and fad.core.level.active_levels() == ()
+    assert fad.is_grad_enabled() and fad.core.level.state.levels == ()
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("after",)])
@@ -421,7 +421,7 @@ def test_reentrant_passes_keep_modes_and_levels() -> None:
             if left:
                 y.register_hook(lambda g: nest(left - 1))
             else:
-                seen.append((len(fad.core.level.active_levels()), fad.is_grad_enabled()))
+                seen.append((len(fad.core.level.state.levels), fad.is_grad_enabled()))
             autograd.grad(y, x)
 
         nest(30)

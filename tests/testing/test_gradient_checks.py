@@ -247,7 +247,7 @@ def test_bad_arguments_of_gradcheck(call: Any, error: Any, words: str) -> None:
 
 def test_a_checker_leaves_no_trace() -> None:
     check_function(WrongFactor, X, raise_exception=False)
-    assert fad.core.level.active_levels() == () and fad.is_grad_enabled()
+    assert fad.core.level.state.levels == () and fad.is_grad_enabled()
     assert jnp.ones(1).dtype == jnp.float32
 
 

@@ -113,7 +113,7 @@ def test_chunk_size_changes_nothing(chunk_size: int) -> None:
     widths = []
 
     def seen(x: Any) -> Any:
-        widths.append(fad.core.level.active_levels()[-1].batch_size)
+        widths.append(fad.core.level.state.levels[-1].batch_size)
         return x
 
     fad.vmap(seen, chunk_size=chunk_size)(batch)

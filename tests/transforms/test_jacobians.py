@@ -14,6 +14,7 @@ from pytree_functions import PARAMS, f_layer, f_loss, j_layer, j_loss
 
 import fad
 import fad.numpy as fnp
+from fad.errors import ArgumentError, GradientError
 
 X = jnp.array([0.3, -0.8, 1.2])
 
@@ -108,6 +109,16 @@ def test_ggnvp_of_tensors_and_with_zeros_for_none() -> None:
     assert all(isinstance(x, fad.Tensor) for x in found)
     assert_close(found[0].array, 3.0 * c * curved, rtol=1e-4)
     assert_close(found[1].array, jnp.sum(jnp.sin(x) * curved), rtol=1e-4)
+
+
+def test_ggnvp_refuses_outputs_without_derivatives() -> None:
+    loss = lambda y: fnp.sum(y[0] ** 2)
+    with pytest.raises(GradientError, match=r"ggnvp: output\[1\] of the model has dtype int32"):
+        fad.ggnvp(lambda p: (p, fnp.argmax(p)), loss, jnp.ones(3), jnp.ones(3))
+    with pytest.raises(
+        ArgumentError, match="ggnvp: output 1 of the function must be an array, got str"
+    ):
+        fad.ggnvp(lambda p: (p, "a"), loss, jnp.ones(3), jnp.ones(3))
 
 
 def test_ggnvp_of_complex_parameters_is_the_hessian_of_a_linear_model() -> None:

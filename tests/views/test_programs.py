@@ -16,22 +16,9 @@ import fad.numpy as fnp
 from fad.errors import GradientError
 
 
-def function_of(lines, names):
-    """A program as a function of its leaves: a sum over all its Tensors."""
-
-    def f(*leaves):
-        env = dict(zip(names, leaves, strict=True)) | {"sin": fnp.sin} | programs.functions(fad)
-        for line in lines:
-            exec(line, {}, env)
-        made = [n for n in env if n.startswith("v")]
-        return sum((env[n] * env[n]).sum() * (0.3 + 0.1 * k) for k, n in enumerate(made))
-
-    return f
-
-
 def check_under_transforms(lines, transforms):
     """The program gives under every transform what it gives on the tape."""
-    f = function_of(lines, programs.REAL)
+    f = programs.function_of(lines, fad, fnp)
     args = tuple([jnp.asarray(v) for v in programs.leaf_values(programs.REAL).values()])
     every = tuple(range(len(args)))
     leaves = [leaf(x) for x in args]

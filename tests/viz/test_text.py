@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from drawn_graphs import Halve, Step, attributes, of_dot, of_engine, of_viewer
 
 import fad
 import fad.numpy as fnp
 from fad import viz
 from fad.autograd import Node
-from fad.viz.text import size_of
 
 
 def test_the_tree_of_a_small_graph() -> None:
@@ -156,17 +154,3 @@ def test_json_of_many_nodes_has_few_in_each_group() -> None:
         for depth in range(len(path)):
             inside.setdefault("/".join(path[:depth]), set()).add(path[depth])
     assert max(map(len, inside.values())) <= 20
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1_500, "1.5 kB"),
-        (2_340_000, "2.34 MB"),
-        (10**12, "1e+03 GB"),
-    ],
-)
-def test_numbers_of_bytes(count: int, text: str) -> None:
-    assert size_of(count) == text
