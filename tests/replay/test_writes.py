@@ -199,7 +199,7 @@ CASES = {
     **after_a_read("a view of it", lambda u, c: _read(u)[1:], lambda u, c, kept: kept.zero_()),
     **after_a_read("of a constant", lambda u, c: c[2:5], lambda u, c, kept: c.copy_(u)),
     **after_a_read("of a copy", lambda u, c: c.detach()[2], lambda u, c, kept: c.zero_()),
-    "by an inner grad": written_after(lambda u, x: fad.grad(lambda a: (a * a * u).sum())(x)),
+    "by an inner grad": written_after(lambda u, x: fad.grad(lambda a: (a * u * u).sum())(x)),
     "by an inner vmap": written_after(lambda u, x: fad.vmap(lambda a: a * u)(x)),
     "by an inner jvp": written_after(lambda u, x: fad.jvp(lambda a: a * u, (x,), (x,))[1]),
     "by an inner vmap, integers": lambda u: written_after(
