@@ -30,7 +30,6 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import VjpPlan
 from fad.core.replay_protocol import Part
-from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, MaybeValues, Operand, Value
 from fad.replay.policy import Ending, Policy, repeats_of_pass
 from fad.replay.program import Program
@@ -63,8 +62,8 @@ def backward(
 
     None if it has to run node by node.
     """
-    if any([_is_traced(ct) for _, ct in roots]):
-        return None  # what is traced is compiled whole anyway
+    if not jaxapi.at_top_level():
+        return None  # what JAX traces is compiled whole anyway
     if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
         return None
     if policy.backs_off():
@@ -119,15 +118,6 @@ def backward(
 
 
 # The graph of a pass
-
-
-def _is_traced(x: object) -> bool:
-    """Whether the value is being traced by JAX."""
-    while isinstance(x, Tensor):
-        if x._lazy is not None:
-            return False
-        x = x._value
-    return isinstance(x, jax.core.Tracer)
 
 
 def _works(roots: Sequence[Node], ends: Container[Node]) -> dict[Node, Work] | None:

@@ -26,13 +26,8 @@ __all__ = [
     "handle_of",
     "is_untouched",
     "is_value",
-    "look",
-    "out_of_date",
-    "outer_level_defers",
-    "owner_of",
-    "parts_below",
-    "version_at",
 ]
+__all__ += ["look", "out_of_date", "outer_level_defers", "owner_of", "parts_below", "version_at"]
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
 
