@@ -48,6 +48,10 @@ _ANYWHERE = {
     r"(key passed to jit-compiled function|argument \d+ is already consumed|PRNG key first used)": (
         "A key is for one draw: write key, sub = fad.random.split(key), and draw with sub"
     ),
+    r"^Gradient only defined for scalar-output functions\. Output was": (
+        "jax.grad takes functions of arrays: of a function that returns a Tensor write fad.grad(f), or "
+        "jax.grad(fad.to_jax(f))(x.array)"
+    ),
     r"^Pred must be a scalar": "For a choice element by element write fad.numpy.where(condition, a, b)",
     r"^cond_fun must return a boolean scalar": "Write condition.all() or condition.any()",
     r"unbound axis name": "Name the axis of the transform around: fad.vmap(f, axis_name='i')",
