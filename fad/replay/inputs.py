@@ -221,7 +221,9 @@ def as_captured(given: Input) -> Any:
     a, version, parts = given.argument, given.version, given.parts
     if type(a) is not Tensor or type(a.meta) is Past:
         return jaxapi.zeros(given.aval) if a is None else a
-    if version_at(a) == version if parts else (a._level is not ROOT or a._node is not None):
+    if parts and version_at(a) == version:
+        return a
+    if not parts and (a._level is not ROOT or a._node is not None):
         return a
     if given.layout is FOREIGN and type(parts[0]) is Tensor:
         return handle_of(a, version)
