@@ -198,9 +198,6 @@ class Level(Observable):
     def current_trace(self) -> Deferred | None:
         """The trace to which its operations are appended now; None if there is none."""
 
-    def flush(self) -> None:
-        """Materialize its trace, if it has one."""
-
     def lift(self, x: Operand) -> Tensor:
         """``x`` as a Tensor of this level; Tensors of this or a higher level are returned as they are."""
         if isinstance(x, Tensor) and x.level.id >= self.id:
@@ -454,10 +451,12 @@ def restores_modes(f: Callable[P, R]) -> Callable[P, R]:
 
 
 def flush() -> None:
-    """Materialize the traces of this thread, those of its levels and that of the eager tape."""
+    """Record what this thread has deferred, at its levels and on the eager tape."""
     modes = state.__dict__.get  # without a key: the default
     for level in modes("levels", ()):
-        level.flush()
+        trace = level.current_trace()
+        if trace is not None:
+            trace.materialize()
     trace = state.trace
     if trace is not None:
         trace.materialize()

@@ -1,6 +1,6 @@
 """The interface between the core and replay, with a null object for when nothing is replayed.
 
-NOTE [the seam]
+NOTE [the protocol of replay]
 
     w = fad.tensor(1.0)
     for k in range(9):
@@ -61,7 +61,7 @@ class Deferred(Protocol):
     def append(self, op: Operation, args: Sequence[Operand], tracked: bool = True) -> Outputs:
         """Defer an operation, and return its outputs.
 
-        None: it cannot be deferred, and the caller evaluates it. The trace has been materialized, unless
+        None: it cannot be deferred, and the caller evaluates it. The trace has been recorded, unless
         the operation is not ``tracked``: its arguments are values of level 0 without history.
         """
 

@@ -236,9 +236,9 @@ class Tensor(TensorMembers, metaclass=_TensorType):
 
     def _node_of_operation(self) -> Node | None:
         """The node: who looks at the graph finds none of a program, see `fad.replay.program_node`."""
-        node = self._node
+        node, nr = self._node, self._output_nr  # which it may change
         if node is not None and node.is_program:
-            place = node.edge_of_output(self._output_nr)  # type: ignore[attr-defined]
+            place = node.edges_of_outputs()[nr]  # type: ignore[attr-defined]
             self._node, self._output_nr = place
         return self._node
 
@@ -362,7 +362,7 @@ class Lazy:
 
 
 def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -> Tensor:
-    """A Tensor of ``level`` whose value and node are empty until its trace is materialized."""
+    """A Tensor of ``level`` whose value and node are empty until its trace has run."""
     t: Tensor = _new(Tensor)
     t._level = level
     t._lazy = lazy

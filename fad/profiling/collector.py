@@ -22,7 +22,7 @@ import jax
 from fad.core.jaxapi import array_type
 from fad.core.level import Level, state
 from fad.core.observation import observe
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, has_value
 from fad.core.types import Operand, PyTree
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Event, Target, now
 from fad.tape.anomaly import mode
@@ -322,7 +322,7 @@ def _nbytes(a: PyTree) -> int:
 def _bottom(x: object) -> Any:
     """The array in a Tensor that has one; None for what has none, or none yet."""
     while isinstance(x, Tensor):
-        if x._lazy is not None:
+        if not has_value(x):
             return None
         x = x._value
     return x if type(x) is array_type else None

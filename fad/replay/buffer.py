@@ -7,10 +7,33 @@ no state without its outputs. What they are does not change, but for a Tensor th
 what it was takes its place (NOTE [deferred writes]). ``busy`` is set while an operation is being appended, or
 while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its value from
 operations that are run for it alone. To record an operation twice gives the same as to record it once.
+
+NOTE [untracked operations]
+
+The function of a transform also computes with values from outside that nothing tracks, as ``xs[i]``. These
+are operations of level 0. Where the innermost level of the thread has a trace, they are appended to that,
+and so are part of its program. Their outputs are lazy Tensors of level 0, without a node:
+
+* where one is read, it and what it depends on are run one by one. The trace goes on, and its program
+  computes them again where it needs them;
+* where one is still referenced when the trace ends, it gets its value in the same way. So it is never a
+  result of the program, which may run at the level of an outer transform;
+* an operation that cannot be deferred is run at once, and the trace goes on;
+* what the tape records is not appended;
+* an inner transform takes the value of such a Tensor, not the Tensor.
+
+Such an output may be a view of a Tensor that is written to later. A backward pass through a node that has
+saved it must then be an error. So where a level below, or the tape, records what the program computes, such
+operations are run at once: an operation that is recorded from inside of a program saves what the program has
+made, which is a view of nothing. Where the function itself writes, the input has changed when the trace ends,
+and it is recorded one by one.
+
+In the tree of traces, such an operation is one whose outputs have the layout `FOREIGN`.
 """
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
@@ -18,23 +41,21 @@ from typing import Any
 
 import numpy as np
 
-from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
 from fad.core.level import Level, bodies, state
-from fad.core.tensor import Lazy, Tensor, lazy_tensor
+from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, new_tensor
 from fad.core.types import Operand, Operation, Outputs
 from fad.replay.inputs import Input, is_value, look
-from fad.replay.next_states import next_state
-from fad.replay.policy import Policy
-from fad.replay.settings import is_small
-from fad.replay.states import Root, State
+from fad.replay.policy import TIMES, Policy
+from fad.replay.settings import in_context, is_small
+from fad.replay.states import Root, State, next_state, origin_of, referenced
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.edges import edge_to_operation
 from fad.tape.graph import Node
 from fad.tape.recorder import ROOT, RecordingLevel
 
-__all__ = ["Buffer", "is_unobserved"]
+__all__ = ["Buffer", "execute", "is_unobserved"]
 
 
 class Buffer:
@@ -42,44 +63,22 @@ class Buffer:
 
     ``path`` has the states, the root first, ``outputs`` all outputs. ``inputs`` that require grad at
     ``level`` are the inputs of the transform, leaves of the tape, or outputs of earlier programs.
-    ``recording`` has the grad mode and the hooks for saved values with which it is made, ``tangents_off`` the
-    mode of that name, ``thread_state`` has all modes of the thread that makes it. ``done``: nothing more is
-    appended. ``is_new``: it is of the first call of a function, see NOTE [first calls]; ``around`` are the
-    keys of the levels around its own, outermost first. ``ended`` counts the last states of what was flushed.
-    ``on_values``: no level below records what the programs compute, and neither does the tape: see NOTE
-    [untracked operations] in `fad.replay.untracked`. ``lock`` is for other threads that read an output.
+    ``recording`` has the modes with which it is made, ``thread_state`` all modes of the thread that makes it.
+    ``done``: nothing more is appended. ``is_new``: it is of the first call of a function, see
+    NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost first. ``ended``
+    counts the last states of what was flushed. ``on_values``: no level below records what the programs
+    compute, and neither does the tape: see NOTE [untracked operations]. ``lock`` is
+    for other threads that read an output. ``why``: why it is recorded one by one; ``slow``: why the last
+    stretch was that was.
 
     The place of its output k is ``k``, that of its input k is ``~k``. ``places`` finds inputs by their `id`,
-    ``edges`` those with a node by their place in the graph. ``scalars`` are kept so that their ids stay their
-    own.
+    ``edges`` those with a node by their place in the graph. ``stood_in``: see `fad.replay.writes`.
     """
 
-    __slots__ = (
-        "around",
-        "busy",
-        "context",
-        "done",
-        "edges",
-        "ended",
-        "inputs",
-        "is_new",
-        "key",
-        "level",
-        "lock",
-        "maker",
-        "name",
-        "on_values",
-        "outputs",
-        "path",
-        "places",
-        "policy",
-        "recording",
-        "scalars",
-        "slow",
-        "tangents_off",
-        "thread_state",
-        "why",
-    )
+    busy = done = is_new = False
+    on_values = True
+    around: Sequence[Hashable] = ()
+    why = slow = ""
 
     def __init__(self, level: RecordingLevel, root: Root, context: object, settings: int) -> None:
         self.level = level
@@ -90,44 +89,19 @@ class Buffer:
         self.name: str = root.name
         self.thread_state = state.__dict__  # compared by identity: that of its thread
         self.context = context
-        self.recording = (state.watermark, state.base_watermark, state.saved_hooks)
-        self.tangents_off = state.tangents_off
+        self.recording = _recording(state.__dict__.get)
         self.policy: Policy = root.policy
         self.ended: dict[State, int] = {}
-        self.busy = False
-        self.done = False
-        self.is_new = False
-        self.on_values = True
-        self.around: Sequence[Hashable] = ()
-        self.why = ""  # why it is recorded one by one
-        self.slow = ""  # why the last stretch was that was
 
     def begin(self, root: Root) -> None:
         """Begin anew, with nothing."""
+        self.root = root
         self.path: list[State] = [root]
         self.outputs: list[Tensor] = []
         self.inputs: list[Input] = []
         self.edges: dict[tuple[Node, int], int] = {}
         self.places: dict[int, int] = {}
-        self.scalars: list[object] = []
-
-    def _forget_new(self) -> None:
-        """Drop the inputs and outputs of an operation that is not appended."""
-        last = self.path[-1]
-        count = last.taken
-        del self.outputs[last.size :], self.inputs[count:]
-        self.places = {i: place for i, place in self.places.items() if ~place < count}
-        self.edges = {e: place for e, place in self.edges.items() if ~place < count}
-
-    def look(self, a: Any) -> Input | None:
-        if type(a) in SCALARS:
-            return look(a, self.level)
-        value = a
-        if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
-            value = a if a._requires_grad else a._value
-        if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
-            a = copied(value)  # the memory may be written to before it is used again
-        return look(a, self.level)
+        self.stood_in: list[tuple[Tensor, Tensor]] = []
 
     def add(self, given: Input) -> int | None:
         """The place of an input that is new; None if it cannot be one.
@@ -144,29 +118,20 @@ class Buffer:
                 return known if same else None
         self.inputs.append(given)
         self.places[id(given.argument)] = place
-        for p in given.parts:
-            if type(p) is Tensor and not is_value(p):
-                self.on_values = False
-                if self.path[-1].has_untracked:
-                    self.policy.defers_untracked = False
+        if not all([type(p) is not Tensor or is_value(p) for p in given.parts]):
+            self.on_values = False
+            if self.path[-1].has_untracked:
+                self.policy.defers_untracked = False
         return place
 
     def place(self, a: Any) -> int | None:
-        """The place of an argument; None if it cannot be an input."""
-        if type(a) is Tensor:
-            lazy = a._lazy
-            if lazy is not None and lazy.trace is self:
-                return int(lazy.place)
-        place = self.places.get(id(a))
-        if place is not None:
-            return place
-        if type(a) in SCALARS:
-            place = self.places.get(id(constant(a)))
-            if place is not None:
-                self.scalars.append(a)
-                self.places[id(a)] = place
-                return place
-        given = self.look(a)
+        """The place of an argument that has none; None if it cannot be an input."""
+        value = a
+        if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
+            value = a if a._requires_grad else a._value
+        if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
+            a = copied(value)  # the memory may be written to before it is used again
+        given = look(a, self.level)
         return None if given is None else self.add(given)
 
     # Appending
@@ -176,24 +141,24 @@ class Buffer:
     ) -> Outputs:
         """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
 
-        Not so if it is not ``tracked``: NOTE [untracked operations] in `fad.replay.untracked`. It writes to
+        Not so if it is not ``tracked``: NOTE [untracked operations]. It writes to
         its first ``own`` arguments.
         """
         if self.busy and self.thread_state is state.__dict__:
             return None  # of a finalizer
         goes_on = not self.busy and self._goes_on()
-        if not tracked and not (goes_on and self.on_values and self.policy.defers_untracked):
-            return None
-        if not goes_on:
+        if not tracked:
+            if not (goes_on and self.on_values and self.policy.defers_untracked):
+                return None
+            if self.path[-1].cuts:
+                return None
+        elif not goes_on:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        if self.path[-1].cuts:
-            if not tracked:
-                return None
-            if self.is_new or not self.flush(too_long=True):
-                self.materialize()
-                return None
+        elif self.path[-1].cuts and (self.is_new or not self.flush(too_long=True)):
+            self.materialize()
+            return None
         out = None
         self.busy = True
         try:
@@ -222,7 +187,7 @@ class Buffer:
         outs = []
         for k, aval in enumerate(at.avals):
             lazy = Lazy(aval, self, at.first + k)
-            outs.append(lazy_tensor(level, lazy, at.requires_grad[k], k))
+            outs.append(lazy_tensor(level, lazy, at.layouts[k] is True and level.wraps, k))
             if at.untracked:
                 outs[k]._aux = outs[k]._node = None
         if self.done:
@@ -231,25 +196,82 @@ class Buffer:
         self.path.append(at)
         return outs[0] if at.single else tuple(outs)
 
+    def _forget_new(self) -> None:
+        """Drop the inputs and outputs of an operation that is not appended."""
+        last = self.path[-1]
+        count = last.taken
+        del self.outputs[last.size :], self.inputs[count:]
+        self.places = {i: place for i, place in self.places.items() if ~place < count}
+        self.edges = {e: place for e, place in self.edges.items() if ~place < count}
+
     def _goes_on(self) -> bool:
         """Whether its thread can still append to it, in the modes and settings at its beginning."""
         modes = state.__dict__
-        if self.done or modes is not self.thread_state:
+        if self.done or modes is not self.thread_state or bodies.traced:
             return False
-        get = modes.get  # a name that is not there has its default
         return (
-            self.recording
-            == (get("watermark", -1), get("base_watermark", -1), get("saved_hooks", ()))
-            and not bodies.traced
+            self.recording == _recording(modes.get)
             and self.context == trace_context()
-            and is_unobserved(get)
+            and is_unobserved(modes.get)
         )
+
+    # Untracked outputs
+
+    def _evaluate(self, place: int) -> Tensor:
+        """Output ``place``, which is untracked, with its value: what it depends on is run one by one."""
+        outputs = self.outputs
+        needed: set[State] = set()
+        todo = [place]
+        while todo:
+            at = origin_of(self.path, todo.pop())
+            if at not in needed and not has_value(outputs[at.first]):
+                needed.add(at)
+                todo += [r for r in at.refs if r >= 0]
+        for at in sorted(needed, key=operator.attrgetter("size")):
+            at.use.times = TIMES
+            args = [outputs[r] if r >= 0 else self.inputs[~r].parts[0] for r in at.refs]
+            own = outputs[at.first : at.size]
+            for t, o in zip(own, execute(at, args), strict=True):
+                t._value = o._value
+        return outputs[place]
+
+    def read(self, t: Tensor) -> Any:
+        """The value of an untracked output."""
+        if not has_value(t):
+            t._value = in_context(self.context, lambda: self._evaluate(t._lazy.place))._value
+        return t._value
+
+    def kept(self) -> list[int]:
+        """The outputs of its level that are still referenced; the others that are get their values."""
+        level, outputs = self.level, self.outputs
+        kept = referenced(outputs)
+        untracked = [k for k in kept if outputs[k]._level is not level]
+        for k in untracked:
+            self._evaluate(k)
+            outputs[k]._lazy = None
+        return [k for k in kept if outputs[k]._level is level] if untracked else kept
 
     def flush(self, too_long: bool) -> bool:
         raise NotImplementedError
 
     def materialize(self) -> None:
         raise NotImplementedError
+
+
+def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
+    """The outputs of an untracked operation."""
+    out = at.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
+    return tuple([new_tensor(o, ROOT) for o in ((out,) if at.single else out)])
+
+
+def _recording(mode: Callable[..., Any]) -> tuple[Any, ...]:
+    """Modes with which operations are recorded: grad and forward modes, and hooks for saved values."""
+    return (
+        mode("watermark", -1),  # a name that is not there has its default
+        mode("base_watermark", -1),
+        mode("saved_hooks", ()),
+        mode("tangents_off", -1),
+    )
 
 
 def is_unobserved(mode: Callable[..., object]) -> bool:

@@ -17,6 +17,7 @@ any code that JAX traces (`fad.functions.native`).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Sequence
+from itertools import islice
 from typing import Any
 
 import jax
@@ -29,8 +30,8 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import VjpPlan
 from fad.core.replay_protocol import Part
-from fad.core.types import MaybeValue, Operand, Outputs, Value
-from fad.replay.inputs import is_traced
+from fad.core.tensor import Tensor
+from fad.core.types import MaybeValue, MaybeValues, Operand, Value
 from fad.replay.policy import Ending, Policy, repeats_of_pass
 from fad.replay.program import Program
 from fad.replay.settings import is_small, settings_number
@@ -46,9 +47,7 @@ __all__ = ["backward", "policy", "structures"]
 LARGEST = 1500  # nodes in one compiled pass
 
 Edges = Sequence[tuple[Node, int]]
-PullOfNode = Callable[
-    [Sequence[Operand], Sequence[MaybeValue], Sequence[bool]], Sequence[MaybeValue]
-]
+PullOfNode = Callable[[Sequence[Operand], MaybeValues, Sequence[bool]], MaybeValues]
 # What one node does: its key, its operands, and its `Part`, or what a `PrimitiveNode` has saved.
 Work = tuple[Sequence[Hashable], Sequence[Any], Any]
 _OF_LEAF: Work = ((-3,), (), None)
@@ -64,7 +63,7 @@ def backward(
 
     None if it has to run node by node.
     """
-    if any([is_traced(ct) for _, ct in roots]):
+    if any([_is_traced(ct) for _, ct in roots]):
         return None  # what is traced is compiled whole anyway
     if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
         return None
@@ -92,41 +91,43 @@ def backward(
     entry.count += 1
     if entry.count > 1 and not entry.refused:
         policy.failures = 0
-    if entry.program is None:
+    program = entry.program
+    if program is None:
         if entry.refused or entry.count < repeats_of_pass(len(order)):
             return None
         run = _pass(works, index, starts, ends)
-        if parts and not _is_traceable(entry, run, parts, operands):
+        entry.refused = _refusal(run, parts, operands) if parts else ""
+        if entry.refused:
             return None
         work = sum([type(node) is not AccumulateGrad for node in order])
-        entry.program = Program("a backward pass", run, work)
-    grads = _run(entry, entry.program, operands, plain)
-    if grads is None:
-        return None
-    if not keep_graph:
-        for node in (
-            order if captures is None else _leading(order, captures) - {n for n, _ in captures}
-        ):
-            node.release_variables()
-    return list(zip(ends, grads, strict=True))
-
-
-def _run(entry: Ending, program: Program, operands: Sequence[Operand], plain: bool) -> Outputs:
-    """The gradients; None if the pass has to run node by node. ``plain``: of arrays alone."""
+        program = entry.program = Program("a backward pass", run, work)
     if plain and not program.have_compiled(operands):
         return None
     try:
-        found = program.unflatten(bind(program, operands))
+        grads = program.unflatten(bind(program, operands))
     except Exception as error:
         if program.call is not None:
             raise
         entry.program, entry.refused = None, f"{type(error).__name__}: {error}"
         return None
     tree.passes += 1
-    return found
+    if not keep_graph:
+        freed = order if captures is None else _leading(order, captures) - {n for n, _ in captures}
+        for node in freed:
+            node.release_variables()
+    return list(zip(ends, grads, strict=True))
 
 
 # The graph of a pass
+
+
+def _is_traced(x: object) -> bool:
+    """Whether the value is being traced by JAX."""
+    while isinstance(x, Tensor):
+        if x._lazy is not None:
+            return False
+        x = x._value
+    return isinstance(x, jax.core.Tracer)
 
 
 def _works(roots: Sequence[Node], ends: Container[Node]) -> dict[Node, Work] | None:
@@ -213,37 +214,22 @@ def _operands(values: Sequence[object]) -> list[Any]:
     return found
 
 
-def _opening(values: Sequence[Any]) -> Callable[[Sequence[Operand]], list[Operand]]:
-    """What makes such saved values again, of `_operands`."""
-    ways = [(v.operation, len(v.numbers)) if type(v) is SavedView else None for v in values]
-
-    def opening(operands: Sequence[Operand]) -> list[Operand]:
-        rest = iter(operands)
-        return [
-            next(rest)
-            if way is None
-            else bind(way[0], [next(rest), *[next(rest) for _ in range(way[1])]])
-            for way in ways
-        ]
-
-    return opening
-
-
 def _pull_of(plan: VjpPlan, values: Sequence[Any]) -> PullOfNode:
     """What a node with this plan that has saved ``values`` does in a pass, in the form of `Part.pull`."""
-    opening = _opening(values)
+    # Of views: what leads from the base to them, with so many numbers, see `_operands`.
+    ways = [(v.operation, len(v.numbers)) if type(v) is SavedView else None for v in values]
 
-    def pull(
-        operands: Sequence[Operand], cts: Sequence[MaybeValue], need: Sequence[bool]
-    ) -> Sequence[MaybeValue]:
+    def pull(operands: Sequence[Operand], cts: MaybeValues, need: Sequence[bool]) -> MaybeValues:
         given = None if plan.single else tuple([c is not None for c in cts])
         if plan.rows is not None:
             need = plan.sends(cts, need)
         wanted = tuple([n for n, m in zip(need, plan.mask, strict=True) if m])
-        saved = opening(operands)
-        return spread(
-            bind(plan.vjp(given, wanted), [*saved, *[c for c in cts if c is not None]]), need
-        )
+        rest, saved = iter(operands), []
+        for way in ways:
+            base = next(rest)
+            saved.append(bind(way[0], [base, *islice(rest, way[1])]) if way else base)
+        sent = [c for c in cts if c is not None]
+        return spread(bind(plan.vjp(given, wanted), [*saved, *sent]), need)
 
     return pull
 
@@ -290,19 +276,14 @@ def _pass(
     return run
 
 
-def _is_traceable(
-    entry: Ending,
-    run: Callable[..., list[MaybeValue]],
-    parts: Sequence[Part],
-    operands: Sequence[Operand],
-) -> bool:
-    """Whether rules in Python can be part of a program; else the structure is refused."""
+def _refusal(
+    run: Callable[..., list[MaybeValue]], parts: Sequence[Part], operands: Sequence[Operand]
+) -> str:
+    """Why rules in Python cannot be part of a program; nothing if they can."""
     try:
         trace = without_collector(jax.make_jaxpr(run))
         closed = trace(*[struct_of(aval_of(x)) for x in operands])
     except Exception:  # node by node, the error names its place
-        entry.refused = "a rule cannot be traced"
-        return False
-    if not all([part.allows(closed.jaxpr) for part in parts]):
-        entry.refused = "a rule draws random numbers"
-    return not entry.refused
+        return "a rule cannot be traced"
+    allowed = all([part.allows(closed.jaxpr) for part in parts])
+    return "" if allowed else "a rule draws random numbers"

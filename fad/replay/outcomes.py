@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
@@ -21,96 +21,75 @@ from fad.replay.program import Program
 from fad.replay.settings import LARGE
 from fad.tape.recorder import ROOT, PrimitiveNode, RecordingLevel
 
-__all__ = ["Known", "forget_outcomes", "outcome_of", "use_of"]
+__all__ = ["Known", "forget_outcomes", "made_of", "outcome_of", "use_of"]
 
 # What is known of an argument: its layout, and its aval as its level shows it.
 Known = tuple[Hashable, Aval]
 
 
 class Outcome(NamedTuple):
-    """The outputs of an operation at a level: what users see of them, their layouts, which require grad,
-    through which arguments gradients go on, and which arguments its node keeps (-1: an output). ``single``:
-    it returns no tuple.
+    """The outputs of an operation at a level: what users see of them, and their layouts; through which
+    arguments gradients go on, and which arguments its node keeps (-1: an output). ``single``: it returns no
+    tuple.
     """
 
     avals: tuple[Aval, ...]
     layouts: tuple[Hashable, ...]
-    requires_grad: tuple[bool, ...]
     routed: tuple[bool, ...]
     kept: tuple[int, ...]
     single: bool
 
 
-_MOST = 256  # outcomes remembered for each operation
-_outcomes: weakref.WeakKeyDictionary[Operation | Expanding, Table] = weakref.WeakKeyDictionary()
-_uses: weakref.WeakKeyDictionary[Operation | Expanding, Table] = weakref.WeakKeyDictionary()
+Bound: TypeAlias = Operation | Expanding
+_MOST = 512  # outcomes and uses remembered for each operation
+_outcomes: weakref.WeakKeyDictionary[Bound, Table] = weakref.WeakKeyDictionary()
+forget_outcomes = _outcomes.clear
 
 
-def forget_outcomes() -> None:
-    """Forget all."""
-    _outcomes.clear()
-    _uses.clear()
+def made_of(level: Level, parts: Iterator[Any], layout: Any) -> Any:
+    """A value with this layout at a level: a Tensor of the level from its next parts, or the next one."""
+    if layout is FOREIGN:
+        return next(parts)
+    return level.from_parts([next(parts) for _ in range(level.part_count(layout))], layout)
 
 
-def _table_of(
-    tables: weakref.WeakKeyDictionary[Operation | Expanding, Table], op: Operation | Expanding
-) -> Table:
-    found = tables.get(op)
-    return tables.setdefault(op, Table(_MOST)) if found is None else found
+def _table_of(op: Bound) -> Table:
+    found = _outcomes.get(op)
+    return _outcomes.setdefault(op, Table(_MOST)) if found is None else found
 
 
-def use_of(op: Operation | Expanding, args: Sequence[Known], key: Hashable) -> Use:
+def use_of(op: Bound, args: Sequence[Known], key: Hashable) -> Use:
     """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
-    table = _table_of(_uses, op)
-    place = (key, *args)
-    found: Use = table.get(place) or table.put(place, Use())
-    return found
+    return _table_of(op).put(("uses", key, *args), Use())
 
 
 def outcome_of(
-    level: RecordingLevel,
-    maker: Callable[[], Level],
-    op: Operation | Expanding,
-    args: Sequence[Known],
-    key: Hashable,
+    level: RecordingLevel, op: Bound, args: Sequence[Known], key: Hashable
 ) -> Outcome | None:
-    """The outputs of ``op`` at a level like those that ``maker`` makes; None if they cannot be known.
+    """The outputs of ``op`` at a level like this one; None if they cannot be known.
 
     It is evaluated on abstract values, once; errors are raised by the evaluation proper.
     """
-    table = _table_of(_outcomes, op)
+    table = _table_of(op)
     place = (key, *args)
     if place in table:
         known: Outcome | None = table[place]
         return known
     found: list[Outcome] = []
+    maker = level.maker()
 
     @with_default_state()
     def run(*values: Value) -> Outputs:
         state.replaying = False
         with maker() as own:
             rest = iter(values)
-            given = []
-            for layout, _ in args:
-                if layout is FOREIGN:
-                    given.append(next(rest))
-                else:
-                    count = level.part_count(layout)
-                    given.append(own.from_parts([next(rest) for _ in range(count)], layout))
-            out = bind(op, given)
+            out = bind(op, [made_of(own, rest, layout) for layout, _ in args])
             outs = out if type(out) is tuple else (out,)
             untracked = level is not ROOT and all([layout is FOREIGN for layout, _ in args])
-            layouts: list[Hashable]
-            if untracked:
-                avals, layouts = [aval_of(o) for o in outs], [FOREIGN] * len(outs)
-            else:
-                avals, layouts = [own.aval(o) for o in outs], [own.layout(o) for o in outs]
-            routes = _routes(op, None if untracked else outs, len(args))
-            requires_grad = [level.wraps and layout is True for layout in layouts]
-            single = type(out) is not tuple
-            found.append(
-                Outcome(tuple(avals), tuple(layouts), tuple(requires_grad), *routes, single)
-            )
+            avals = tuple([aval_of(o) if untracked else own.aval(o) for o in outs])
+            layouts = tuple([FOREIGN if untracked else own.layout(o) for o in outs])
+            routes = _routes(op, () if untracked else outs, len(args))
+            found.append(Outcome(avals, layouts, *routes, type(out) is not tuple))
             return out if untracked else [p for o in outs for p in own.parts(o)]
 
     structs: list[Aval] = []
@@ -129,17 +108,13 @@ abstract_evaluation = without_collector(jax.eval_shape)
 observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 
-def _routes(
-    op: Operation | Expanding, outs: Sequence[Any] | None, count: int
-) -> tuple[tuple[bool, ...], tuple[int, ...]]:
+def _routes(op: Bound, outs: Sequence[Any], count: int) -> tuple[tuple[bool, ...], tuple[int, ...]]:
     """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
-    if outs is None:
-        return (False,) * count, ()
     nodes = [o._node for o in outs if o._node is not None]
     for node in nodes:
         if type(node) is PrimitiveNode and type(op) is not Program and len(node.edges) == count:
             kept = (*node.plan.kept_inputs, *([-1] if node.plan.kept_outputs else []))
             return tuple([e is not None for e in node.edges]), kept
-    if nodes or type(op) is Program:  # of several operations: any of them may do so
+    if nodes or (outs and type(op) is Program):  # of several operations: any of them may do so
         return (True,) * count, (-1, *range(count))
     return (False,) * count, ()

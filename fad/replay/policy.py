@@ -20,10 +20,10 @@ Numbers are counts: no clock decides.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from fad.core import jaxapi
 from fad.core.caches import Table
 
 if TYPE_CHECKING:
@@ -31,19 +31,10 @@ if TYPE_CHECKING:
     from fad.replay.program import Program
     from fad.replay.states import State
 
-__all__ = [
-    "SHORT",
-    "Ending",
-    "Policy",
-    "Use",
-    "at_once",
-    "ends_segment",
-    "forget_steps",
-    "fresh_in",
-    "is_step_due",
-    "repays_whole",
-    "repeats_of_pass",
-]
+    Make = Callable[[], Program]
+
+__all__ = ["Ending", "Policy", "Use", "at_once", "ends_segment", "is_step_due", "steps_begun"]
+__all__ += ["SHORT", "fresh_in", "repays_whole", "repeats_of_pass"]
 
 FAILURES = 4  # after which a program is given up
 REPEATS = 2  # times that a stretch ends in the same way before a program is made of it
@@ -58,17 +49,8 @@ LONGEST = 512  # operations in a stretch
 CUTS = ((480, 4), (448, 16), (384, 64))
 
 
-class _AtOnce:
-    """Whether everything is compiled as soon as its structure is known, in all threads (``count`` > 0)."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.lock = threading.RLock()
-
-
-at_once = _AtOnce()
+# While it has entries, everything is compiled as soon as its structure is known, in all threads.
+at_once: list[bool] = []
 
 
 def repays_whole(work: int, fresh: int) -> bool:
@@ -142,13 +124,14 @@ class Ending:
             self.program, self.refused = None, f"{type(error).__name__}: {error}"
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Policy:
     """For the traces of one function, or of steps that begin with the same operation; or for all passes.
 
     ``begun`` counts its calls, ``failures`` those in a row that were not replayed. ``pending`` is the last of
     its programs that is queued for compiling: until it is compiled nothing is traced, unless the function
     ``has_whole``, a program that was compiled at once, whose operations were not. ``defers_untracked``: see
-    NOTE [untracked operations] in `fad.replay.untracked`.
+    NOTE [untracked operations] in `fad.replay.buffer`.
 
     NOTE [long programs]
 
@@ -159,20 +142,12 @@ class Policy:
     earlier. Nothing is traced before.
     """
 
-    __slots__ = ("begun", "defers_untracked", "due", "failures", "has_whole", "pending")
-
-    def __init__(self) -> None:
-        self.begun = 0
-        self.due = 0
-        self.failures = 0
-        self.pending: Program | None = None
-        self.has_whole = False
-        self.defers_untracked = True
-
-    @property
-    def is_due(self) -> bool:
-        """Whether programs of its traces are compiled when they repeat."""
-        return at_once.count > 0 or 0 < self.due <= self.begun
+    begun: int = 0
+    due: int = 0
+    failures: int = 0
+    pending: Program | None = None
+    has_whole: bool = False
+    defers_untracked: bool = True
 
     def backs_off(self) -> bool:
         """Whether nothing is traced this time: after failures it is one call in 2, 4, 8, ..."""
@@ -181,7 +156,7 @@ class Policy:
                 return True
             self.pending = None
         self.begun += 1
-        if at_once.count:
+        if at_once:
             return False
         if self.begun < self.due:
             return True
@@ -203,22 +178,15 @@ class Policy:
 
     def decide_after(self, runs: int) -> None:
         """Compile its programs after so many runs; now, if all is compiled at once."""
-        if at_once.count:
+        if at_once:
             self.due = self.begun
         elif not self.due:
             self.due = self.begun + runs
 
     def program(
-        self,
-        ending: Ending,
-        path: Sequence[State],
-        make: Callable[[], Program],
-        *,
-        now: bool,
-        new: bool,
-        long: bool,
-    ) -> Program | None:
-        """The program of a stretch that has ended like this; None if its operations run one by one.
+        self, ending: Ending, path: Sequence[State], make: Make, *, now: bool, new: bool, long: bool
+    ) -> Program | str:
+        """The program of a stretch that has ended like this; or why its operations run one by one.
 
         Arguments:
             path: its states.
@@ -227,13 +195,16 @@ class Policy:
             long: it is one of several segments, see NOTE [long programs].
         """
         ending.count += 1
-        if ending.program is not None or ending.refused:
+        if ending.refused:
+            return f"it failed: {ending.refused}"
+        if ending.program is not None:
             return ending.program
         fresh = fresh_in(path) if new else 0
         whole = new and repays_whole(path[-1].work, fresh)
-        repeated = ending.count >= (REPEATS if self.is_due or not long else RUNS)
-        if not (repeated or whole or now or at_once.count):
-            return None
+        is_due = at_once or 0 < self.due <= self.begun
+        repeated = ending.count >= (REPEATS if is_due or not long else RUNS)
+        if not (repeated or whole or now or at_once):
+            return "it is new"
         program = ending.program = make()
         if new:
             program.in_foreground, program.fresh = whole, fresh
@@ -246,27 +217,25 @@ class Policy:
 
     def have_ready(self, program: Program, values: Sequence[Operand]) -> bool:
         """Whether a program can run on these values now; if need be, it is compiled, or queued for that."""
-        if not program.runs_compiled(values) or program.have_compiled(values):
+        runs_compiled = jaxapi.at_top_level() and not jaxapi.checks_numbers()
+        if not runs_compiled or not all([type(v) is jaxapi.array_type for v in values]):
+            return True  # its operations are bound
+        if program.have_compiled(values):
             return True
         if program.is_pending:
             self.pending, self.failures = program, 0
         return False
 
 
-_begun = Table(1 << 14)  # how often graphs may have begun with a plan, by its id
+steps_begun = Table(1 << 14)  # how often graphs may have begun with a plan, by its id
 
 
 def is_step_due(plan_id: int) -> bool:
     """Whether a step that begins with an operation of this plan is traced."""
-    if at_once.count or _begun.put(plan_id, 0) >= SEEN:
+    if at_once or steps_begun.put(plan_id, 0) >= SEEN:
         return True
-    _begun[plan_id] += 1
+    steps_begun[plan_id] += 1
     return False
-
-
-def forget_steps() -> None:
-    """Forget which operations have begun graphs."""
-    _begun.clear()
 
 
 def repeats_of_pass(length: int) -> int:
@@ -274,6 +243,6 @@ def repeats_of_pass(length: int) -> int:
 
     Traces are replayed from the third call on; long passes are as long as two programs.
     """
-    if at_once.count:
+    if at_once:
         return 1
     return 2 * RUNS if length > SHORT else PASSES

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import atexit
 import collections
+import dataclasses
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -41,6 +42,7 @@ __all__ = ["Program", "worker"]
 LONGEST_QUEUE = 256  # programs queued for compiling; others are submitted again at a later call
 
 
+@dataclasses.dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Program:
     """A function of values that binds operations, and returns a pytree of values.
 
@@ -54,31 +56,16 @@ class Program:
     compiled, None until then; ``refused`` says why it cannot be. ``structure`` is that of the result.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "call",
-        "fresh",
-        "in_foreground",
-        "name",
-        "queued",
-        "refused",
-        "run",
-        "structure",
-        "work",
-    )
-
-    expands = True
-
-    def __init__(self, name: str, run: Callable[..., PyTree], work: int) -> None:
-        self.name = name
-        self.run = run
-        self.work = work
-        self.call: Callable[..., Outputs] | None = None
-        self.in_foreground = False
-        self.queued = False
-        self.refused = ""
-        self.structure: Any = None
-        self.fresh = 0
+    name: str
+    run: Callable[..., PyTree]
+    work: int
+    call: Callable[..., Outputs] | None = None
+    in_foreground: bool = False
+    queued: bool = False
+    refused: str = ""
+    structure: Any = None
+    fresh: int = 0
+    expands: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return f"Program({self.name})"
@@ -108,28 +95,20 @@ class Program:
     def execute(self, values: Sequence[Operand]) -> Outputs:
         """Run on arrays: the leaves of the result."""
         call = self.call
-        if worker.stopped:  # the process ends, or is a forked child, where XLA has no threads
+        # The process ends, or is a forked child, where XLA has no threads.
+        if call is None or worker.stopped or not jaxapi.at_top_level():
             return self.flat(*values)
-        if call is not None:
-            for v in values:
-                if type(v) is not array_type:
-                    return self.flat(*values)
-            if jaxapi.at_top_level():
-                out = call(*values)
-                return waited(out, values) if borrowed else out
-        return self.flat(*values)
-
-    def runs_compiled(self, values: Sequence[object]) -> bool:
-        """Whether these are arrays, under no transform of JAX; else its operations are bound."""
-        if not jaxapi.at_top_level() or jaxapi.checks_numbers():
-            return False
-        return all([type(v) is array_type for v in values])
+        for v in values:
+            if type(v) is not array_type:
+                return self.flat(*values)
+        out = call(*values)
+        return waited(out, values) if borrowed else out
 
     def have_compiled(self, values: Sequence[Any]) -> bool:
         """Whether it is compiled; if not, have it compiled for arrays like these."""
         if self.call is None and not self.refused and not self.queued:
             avals = [v.aval for v in values]
-            if at_once.count or self.in_foreground:
+            if at_once or self.in_foreground:
                 self.compile(avals)
             else:
                 self.queued = worker.submit(self, avals)
@@ -170,23 +149,17 @@ class _Worker:
             os.register_at_fork(
                 before=lambda: self.compiling.acquire(),
                 after_in_parent=lambda: self.compiling.release(),
-                after_in_child=self._in_child,
+                after_in_child=lambda: self._reset(stopped=True),
             )
 
-    def _reset(self) -> None:
+    def _reset(self, stopped: bool = False) -> None:
+        """Begin anew; ``stopped`` in a forked child: the threads of XLA do not exist there."""
         self.changed = threading.Condition()
         self.compiling = threading.RLock()  # held while the thread compiles, and by forks
-        self.queue: collections.deque[tuple[weakref.ref[Program], Sequence[Any]]] = (
-            collections.deque()
-        )
+        self.queue: collections.deque[tuple[weakref.ref[Program], Any]] = collections.deque()
         self.thread: threading.Thread | None = None
         self.busy = 0
-        self.stopped = False
-
-    def _in_child(self) -> None:
-        """Compile nothing in a forked child: the threads of XLA do not exist there."""
-        self._reset()
-        self.stopped = True
+        self.stopped = stopped
 
     def submit(self, program: Program, avals: Sequence[Any]) -> bool:
         """Have a program compiled for arrays of these avals; False if that cannot be."""
@@ -209,8 +182,7 @@ class _Worker:
         pace.yields = True
         while True:
             with self.changed:
-                while not self.queue and not self.stopped:
-                    self.changed.wait()
+                self.changed.wait_for(lambda: self.queue or self.stopped)
                 if self.stopped:
                     return
                 reference, avals = self.queue.popleft()
@@ -228,8 +200,7 @@ class _Worker:
     def wait(self) -> None:
         """Wait until everything that is queued has been compiled."""
         with self.changed:
-            while self.busy and not self.stopped:
-                self.changed.wait()
+            self.changed.wait_for(lambda: not self.busy or self.stopped)
 
     def clear(self) -> None:
         """Drop what is queued."""

@@ -25,14 +25,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fad.core.level import Level, bind
-from fad.core.tensor import Lazy, Meta, Storage, Tensor, lazy_tensor
-from fad.core.types import MaybeValue, Value
-from fad.replay.entries import origin_of
-from fad.replay.inputs import Input, version_at
-from fad.replay.stretch import Stretch
-from fad.replay.writes import parts_below
+from fad.core.tensor import Lazy, Meta, Storage, Tensor, lazy_tensor, take_over
+from fad.core.types import Mask, MaybeValue, MaybeValues, PyTree, Value
+from fad.replay.inputs import Input, parts_below, version_at
+from fad.replay.outcomes import made_of
+from fad.replay.states import origin_of
+from fad.replay.stretch import Cells, Places, Stretch
 from fad.tape.edges import InputMetadata
-from fad.tape.engine import run
+from fad.tape.engine import pull_back, run
 from fad.tape.graph import Node, current_edge
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.running import running
@@ -40,7 +40,7 @@ from fad.tape.running import running
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
 
-__all__ = ["ProgramNode", "parts_of", "release"]
+__all__ = ["ProgramNode", "fill", "parts_of"]
 
 _opening = threading.RLock()
 
@@ -50,34 +50,21 @@ class ProgramNode(RecordedNode):
 
     ``places`` are the numbers of its outputs that it is the node of. ``freed`` are those from which backward
     passes have started that have freed what they went through. ``written``: the first of its outputs that was
-    changed in place. ``first`` is the number that its first operation has in the order of recording.
+    changed in place. ``operations`` are the nodes of the operations that its outputs are of, once it is
+    opened. ``first`` is the number that its first operation has in the order of recording.
     """
-
-    __slots__ = (
-        "_edges",
-        "_operations",
-        "first",
-        "freed",
-        "on_values",
-        "outputs",
-        "places",
-        "stretch",
-        "written",
-    )
 
     is_program = True
 
-    def __init__(
-        self, trace: Trace, stretch: Stretch, places: Sequence[int], outputs: Iterable[Tensor]
-    ) -> None:
+    def __init__(self, trace: Trace, stretch: Stretch, places: list[int]) -> None:
         self.first = next(running.sequence)
         collections.deque(itertools.islice(running.sequence, stretch.work), maxlen=0)
-        self._operations: list[tuple[Node, int]] | None = None
+        self.operations: list[tuple[Node, int]] | None = None
         self._start(trace.level, ())
         self._edges: Sequence[tuple[Node, int]] | None = None  # made when they are asked for
         self.stretch: Stretch | None = stretch
-        self.places = list(places)
-        self.outputs = [weakref.ref(t) for t in outputs]
+        self.places = places
+        self.outputs = [weakref.ref(trace.outputs[k]) for k in places]
         self.on_values: bool = trace.on_values
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
@@ -85,12 +72,11 @@ class ProgramNode(RecordedNode):
 
     @property
     def edges(self) -> Any:
-        if self._operations is not None:  # opened: who still has this node goes on from here
-            return self._operations
+        if self.operations is not None:  # opened: who still has this node goes on from here
+            return self.operations
         if self._edges is None:
             assert self.stretch is not None
-            inputs = self.stretch.inputs
-            self._edges = [current_edge(inputs[k].argument) for k in self.stretch.variables]
+            self._edges = _edges_of(self.stretch)
         return self._edges
 
     @edges.setter
@@ -110,37 +96,25 @@ class ProgramNode(RecordedNode):
         return len(self.places)
 
     def metadata_of_inputs(self) -> list[InputMetadata]:
-        if self._operations is not None:
-            return [n.metadata_of_inputs()[nr] for n, nr in self._operations]
+        if self.operations is not None:
+            return [n.metadata_of_inputs()[nr] for n, nr in self.operations]
         assert self.stretch is not None
-        found = []
-        for k in self.places:
-            at = origin_of(self.stretch.path, k)
-            aval = at.avals[k - at.first]
-            found.append(InputMetadata(aval.shape, aval.dtype, None))
-        return found
+        origins = [origin_of(self.stretch.path, k) for k in self.places]
+        avals = [at.avals[k - at.first] for at, k in zip(origins, self.places, strict=True)]
+        return [InputMetadata(a.shape, a.dtype, None) for a in avals]
 
     # The nodes of the operations
-
-    @property
-    def is_opened(self) -> bool:
-        """Whether its operations have nodes of their own."""
-        return self._operations is not None
-
-    def edge_of_output(self, nr: int) -> tuple[Node, int]:
-        """The node of the operation that output ``nr`` is of."""
-        return self.edges_of_outputs()[nr]
 
     def edges_of_outputs(self) -> Sequence[tuple[Node, int]]:
         """The nodes of the operations that its outputs are of, and which outputs of theirs they are."""
         with _opening:
             outputs, stretch = self.outputs, self.stretch  # a finalizer may come between two lines
             found = None if stretch is None else self._record(stretch, outputs)
-            if self._operations is None:
-                self._operations = found
+            if self.operations is None:
+                self.operations = found
                 self.stretch, self._edges, self.outputs = None, None, []
-        assert self._operations is not None
-        return self._operations
+        assert self.operations is not None
+        return self.operations
 
     def _record(
         self, stretch: Stretch, references: Sequence[weakref.ref[Tensor]]
@@ -188,8 +162,8 @@ class ProgramNode(RecordedNode):
         return all([past.version == past.storage.version for past in views])
 
     def output_written(self, output_nr: int, version: int) -> None:
-        if self._operations is not None:
-            node, output_nr = self._operations[output_nr]
+        if self.operations is not None:
+            node, output_nr = self.operations[output_nr]
             node.output_written(output_nr, version)  # type: ignore[attr-defined]
         else:
             self.written.setdefault(output_nr, version)
@@ -200,9 +174,9 @@ class ProgramNode(RecordedNode):
     def run_adding(
         self,
         stretch: Stretch,
-        cotangents: Sequence[MaybeValue],
-        need: Sequence[bool],
-        arrived: Sequence[MaybeValue],
+        cotangents: MaybeValues,
+        need: Mask,
+        arrived: MaybeValues,
         keep_graph: bool,
     ) -> list[MaybeValue]:
         """What has arrived at its edges after it has run, if this had ``arrived`` before."""
@@ -221,27 +195,27 @@ class ProgramNode(RecordedNode):
         begun = [k for k, a in zip(variables, arrived, strict=True) if a is not None]
         ending = stretch.path[-1].ending(("backward", tuple(ends), tuple(begun), tuple(wanted)))
         if ending.program is None:
-            ending.program = stretch.backward_program(ends, begun, wanted)
+
+            def pull(level: Level, given: Cells, cells: Cells, cts: Any) -> PyTree:
+                roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
+                return tuple(pull_back(roots, cts, [given[k] for k in wanted])), ()
+
+            ending.program = stretch.program(pull)
         program = ending.program
-        values = [
-            *parts_of(stretch.inputs, self.on_values),
-            *[c for c in cotangents if c is not None],
-            *[a for a in arrived if a is not None],
-        ]
-        stretch.trace.policy.have_ready(
-            program, values
-        )  # if it is not, its operations run one by one
-        found = iter(program.unflatten(bind(program, values)))
+        cts = [c for c in (*cotangents, *arrived) if c is not None]
+        values = [*parts_of(stretch.inputs, self.on_values), *cts]
+        stretch.trace.policy.have_ready(program, values)  # if not, its operations run one by one
+        found = iter(program.unflatten(bind(program, values))[0])
         if not keep_graph:
             self.free(stretch, ends, wanted)
         return [next(found) if n else None for n in need]
 
-    def free(self, stretch: Stretch, ends: Sequence[int], wanted: Sequence[int]) -> None:
+    def free(self, stretch: Stretch, ends: Places, wanted: Places) -> None:
         """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
         self.freed |= stretch.passed(ends, wanted)[0]
-        if self._operations is not None:  # it was opened in the middle of the pass
-            nodes = {self._operations[self.places.index(k)][0] for k in ends if k in self.places}
-            release(nodes, [stretch.inputs[k].argument for k in stretch.variables])
+        if self.operations is not None:  # it was opened in the middle of the pass
+            nodes = {self.operations[self.places.index(k)][0] for k in ends if k in self.places}
+            _release(nodes, {node for node, _ in _edges_of(stretch)})
         if self.stretch is not None and self.freed.issuperset(self.places):
             self.stretch = copy.copy(stretch)  # another pass may be in the middle of this one
             self.stretch.inputs = [
@@ -258,15 +232,39 @@ def _handle_of_written(level: Level, version: int) -> Tensor:
     return handle
 
 
+def fill(
+    trace: Trace, stretch: Stretch, kept: Places, values: Iterable[Value], freed: Places
+) -> None:
+    """Give outputs the ``values`` that a program has computed, and where they require grad its node.
+
+    ``freed``: the outputs from which a backward pass has freed it.
+    """
+    outputs, rest = trace.outputs, iter(values)
+    nodes = [k for k in kept if outputs[k]._requires_grad]
+    node = ProgramNode(trace, stretch, nodes) if nodes else None
+    for k in kept:
+        at = origin_of(stretch.path, k)
+        o = made_of(trace.level, rest, at.layouts[k - at.first])
+        if o._requires_grad:
+            o._node, o._output_nr = node, nodes.index(k)
+        take_over(outputs[k], o)
+    if node is not None and freed:
+        node.free(stretch, freed, stretch.variables)
+    # Of operations, where a finalizer has looked at one in the middle of the pass.
+    nodes_alone = {outputs[k]._node for k in freed if outputs[k]._lazy is None} - {node, None}
+    if nodes_alone:
+        _release(nodes_alone, {e[0] for e in _edges_of(stretch)})
+
+
+def _edges_of(stretch: Stretch) -> list[tuple[Node, int]]:
+    """The places in the graph of its inputs that require grad."""
+    return [current_edge(stretch.inputs[k].argument) for k in stretch.variables]
+
+
 def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Value]:
     """The parts of all inputs; ``on_values``: no level below records what is computed from them."""
     parts = [given.parts if on_values else parts_below(given) for given in inputs]
     return list(itertools.chain.from_iterable(parts))
-
-
-def release(nodes: set[Any], variables: Sequence[Tensor]) -> None:
-    """Free these nodes, and those that they lead to, up to the ``variables``."""
-    _release(nodes, {current_edge(t)[0] for t in variables})
 
 
 def _release(nodes: set[Any], outside: set[Any]) -> None:

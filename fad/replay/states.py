@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
+import collections
 import dataclasses
+import operator
+import sys
 import threading
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+import zlib
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from fad.core.types import Aval
+from fad.core.observation import observable
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.core.types import Aval, Expanding, Operand, Operation
 from fad.replay.inputs import FOREIGN
-from fad.replay.policy import Ending, Policy, Use
+from fad.replay.outcomes import Known, outcome_of, use_of
+from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
+from fad.replay.program import Program
 
-__all__ = ["Root", "State", "clear_cache", "endings", "root_of", "segment_of", "tree"]
+if TYPE_CHECKING:
+    from fad.replay.buffer import Buffer
+
+__all__ = ["Root", "State", "next_state", "origin_of", "referenced", "root_of", "tree"]
 
 CAPACITY = 1 << 14  # states, roots and endings remembered
 
@@ -34,7 +47,6 @@ class State:
     own: int
     avals: Sequence[Aval]
     layouts: Sequence[Hashable]
-    requires_grad: Sequence[bool]
     routed: Sequence[bool]
     kept: Sequence[int]
     single: bool
@@ -48,9 +60,7 @@ class State:
     use: Use = dataclasses.field(default_factory=Use)
     next: dict[Hashable, State] = dataclasses.field(default_factory=dict)
     endings: dict[Hashable, Ending] = dataclasses.field(default_factory=dict)
-    passes: dict[Hashable, tuple[frozenset[int], frozenset[int]]] = dataclasses.field(
-        default_factory=dict
-    )
+    passes: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
     first: int = dataclasses.field(init=False)
     untracked: bool = dataclasses.field(init=False)
 
@@ -62,7 +72,7 @@ class State:
         """That of stretches that end here in the way that ``key`` says."""
         found = self.endings.get(key)
         if found is None:
-            grow()
+            tree.grow()
             found = self.endings.setdefault(key, Ending())
         return found
 
@@ -74,30 +84,29 @@ class Root(State):
     cut.
     """
 
-    __slots__ = ("code", "is_cut", "name", "policy")
+    is_cut = False
 
     def __init__(self, code: object, name: str, taken: int) -> None:
-        super().__init__(None, (), 0, (), (), (), (), (), True, 0, taken)
-        self.code = code
-        self.name = name
-        self.policy = Policy()
-        self.is_cut = False
+        super().__init__(None, (), 0, (), (), (), (), True, 0, taken)
+        self.code, self.name, self.policy = code, name, Policy()
 
     def cut(self) -> None:
         """Cut its traces from now on; what is known of them was not cut."""
-        self.is_cut = True
-        self.next.clear()
+        if not self.is_cut:
+            self.is_cut = True
+            self.next.clear()
 
 
 class _Tree:
     """All states, and their number; forgotten as a whole when there are too many. ``hits``: programs run,
-    ``passes``: those of backward passes of single nodes.
+    ``passes``: those of backward passes of single nodes. ``log``: how the last traces ended.
     """
 
-    __slots__ = ("hits", "passes", "roots", "size")
+    hits = passes = 0
 
     def __init__(self) -> None:
-        self.hits = self.passes = 0
+        self.lock = threading.RLock()
+        self.log: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
         self.forget()
 
     def forget(self) -> None:
@@ -105,47 +114,130 @@ class _Tree:
         self.roots: dict[Hashable, Root] = {}
         self.size = 0
 
+    def grow(self) -> None:
+        """Count one more state, root or ending; clear all of them at `CAPACITY`."""
+        with self.lock:
+            if self.size >= CAPACITY:
+                self.forget()
+            self.size += 1
 
+    def endings(self) -> list[Ending]:
+        """All that are remembered."""
+        found: list[Ending] = []
+        todo: list[State] = list(self.roots.values())
+        while todo:
+            at = todo.pop()
+            found += at.endings.values()
+            todo += at.next.values()
+        return found
+
+    def note(self, name: str, count: int, what: str) -> None:
+        """Log how a trace of so many operations ended."""
+        self.log.append((name, count, what))
+
+    def explain(self) -> str:
+        """How the last traces ended, the latest last."""
+        return "\n".join([f"{name} ({count} operations): {what}" for name, count, what in self.log])
+
+
+observable(_Tree, "note", "trace")
 tree = _Tree()
-_growing = threading.RLock()
-
-
-def clear_cache() -> None:
-    """Forget all states, and what was counted."""
-    tree.forget()
-    tree.hits = tree.passes = 0
 
 
 def root_of(key: Hashable, code: object, name: str, taken: int = 0) -> Root:
     """The root of traces with this key, which may have ``code`` by its `id`, and begin with inputs."""
     root = tree.roots.get(key)
     if root is None:
-        grow()
+        tree.grow()
         root = tree.roots.setdefault(key, Root(code, name, taken))
     return root
 
 
-def segment_of(key: Iterable[Hashable]) -> Root:
-    """The root of what comes after a flush, in a trace with this key."""
-    root = root_of(("a segment", *key), None, "")
-    root.is_cut = True
-    return root
+def origin_of(path: Sequence[State], place: int) -> State:
+    """The state that an output belongs to."""
+    return path[bisect.bisect_right(path, place, key=_size)]
 
 
-def grow() -> None:
-    """Count one more state, root or ending; clear all of them at `CAPACITY`."""
-    with _growing:
-        if tree.size >= CAPACITY:
-            tree.forget()
-        tree.size += 1
+_size = operator.attrgetter("size")
 
 
-def endings() -> list[Ending]:
-    """All that are remembered."""
-    found: list[Ending] = []
-    todo: list[State] = list(tree.roots.values())
-    while todo:
-        at = todo.pop()
-        found += at.endings.values()
-        todo += at.next.values()
-    return found
+def next_state(
+    trace: Buffer, op: Operation | Expanding, args: Sequence[Operand], own: int
+) -> State | str:
+    """The state after an operation that writes to its first ``own`` arguments; or why it is not deferred.
+
+    The key of a state has the operation, ``own``, and for each argument its place, after the guard code of an
+    input that no operation before has taken.
+    """
+    if type(op) is not Primitive and type(op) is not Program:
+        return "it runs rules in Python"
+    if type(op) is Primitive and not op.deferrable:
+        return "it is not a pure operation that can be deferred"
+    before = trace.path[-1]
+    taken = before.taken
+    key: list[Hashable] = [op, own]
+    for k, a in enumerate(args):
+        lazy = a._lazy if type(a) is Tensor else None
+        if lazy is not None and lazy.trace is trace:
+            key.append(lazy.place)
+            continue
+        place = trace.places.get(id(a))
+        if place is None:
+            place = trace.place(a)
+        if place is None:
+            return f"argument {k} is large, traced by JAX, on other devices, or in the middle of a graph"
+        if place < 0 and ~place >= taken:
+            taken = ~place + 1
+            key.append(trace.inputs[~place].code)
+        key.append(place)
+    at = tuple(key)
+    return before.next.get(at) or _new_state(trace, at, taken)
+
+
+def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
+    op, own = key[:2]
+    before, path = trace.path[-1], trace.path[1:]
+    if trace.is_new and before.work > SHORT and not repays_whole(before.work, fresh_in(path)):
+        return "it is new, and its operations repeat"
+
+    def known(ref: int) -> Known:
+        if ref < 0:
+            return trace.inputs[~ref].layout, trace.inputs[~ref].aval
+        at = origin_of(path, ref)
+        return at.layouts[ref - at.first], at.avals[ref - at.first]
+
+    refs = tuple([k for k in key[2:] if type(k) is int])
+    args = list(map(known, refs))
+    outcome = outcome_of(trace.level, op, args, trace.key)
+    if outcome is None:
+        return "its outputs are not known from abstract evaluation"
+    near = [before.size - r if r >= 0 else -1 for r in refs]
+    content = zlib.crc32(repr((op.name, *near)).encode())
+    at = State(
+        op,
+        refs,
+        own,
+        *outcome,
+        size=before.size + len(outcome.avals),
+        taken=taken,
+        work=before.work + (op.work if type(op) is Program else 1),
+        has_writes=before.has_writes or own > 0,
+        has_untracked=before.has_untracked or FOREIGN in outcome.layouts,
+        content=content,
+        cuts=ends_segment(path, content, trace.root.is_cut),
+        use=use_of(op, args, (trace.around, trace.key)),
+    )
+    tree.grow()
+    return before.next.setdefault(key, at)
+
+
+def referenced(values: Sequence[object]) -> list[int]:
+    """The places of the values that something refers to, besides this list."""
+    return [k for k, count in enumerate(_references(values)) if count > _ALONE]
+
+
+def _references(values: Sequence[object]) -> list[int]:
+    return [sys.getrefcount(v) for v in values]
+
+
+_ALONE = _references([object()])[0]

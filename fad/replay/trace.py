@@ -30,36 +30,45 @@ was appended is a path in a tree of all paths so far (`fad.replay.states`): to a
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+import types
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 from fad.core import jaxapi
-from fad.core.jaxapi import array_type
-from fad.core.level import bind, state
-from fad.core.primitive import Primitive
+from fad.core.jaxapi import array_type, trace_context
+from fad.core.level import Level, bind, state
+from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import Tensor, take_over
-from fad.core.types import Outputs, Value
-from fad.replay import untracked
-from fad.replay.entries import origin_of, referenced
-from fad.replay.inputs import is_untouched, outer_level_defers
-from fad.replay.log import note_trace
-from fad.replay.policy import Ending
-from fad.replay.program import Program
-from fad.replay.program_node import ProgramNode, parts_of, release
-from fad.replay.states import segment_of, tree
-from fad.replay.stretch import Stretch
+from fad.core.tensor import Tensor
+from fad.core.types import Operand, Outputs, PyTree, Value
+from fad.replay.buffer import is_unobserved
+from fad.replay.inputs import is_untouched, look, outer_level_defers
+from fad.replay.policy import at_once, is_step_due
+from fad.replay.program_node import fill, parts_of
+from fad.replay.settings import settings_number
+from fad.replay.states import referenced, root_of, tree
+from fad.replay.stretch import Cells, Places, Stretch
 from fad.replay.writes import Writes
 from fad.tape.recorder import ROOT
+from fad.tape.saved import UNCHANGED
 
-__all__ = ["Trace"]
+__all__ = ["Trace", "open_step", "open_trace"]
+
+
+class _Pass(NamedTuple):
+    """A backward pass after the operations of a trace, see `fad.core.replay_protocol.Deferred.finish`.
+
+    ``ends`` are the places of the outputs that it begins with.
+    """
+
+    ends: Places
+    pull: Pull | None
+    static: tuple[Hashable, ...]
+    frees: bool
 
 
 class Trace(Writes):
     """A buffer with what empties it: reads, flushes, the end of its level or step."""
-
-    __slots__ = ()
 
     def leaves(self) -> list[Tensor]:
         """The inputs that require grad at the level of the trace."""
@@ -73,9 +82,11 @@ class Trace(Writes):
             if t._lazy is None:  # another thread has read it
                 return object.__getattribute__(t, name)
             if self.busy and self.thread_state is state.__dict__:
-                return self._evaluated_apart(t, name)
+                # A finalizer reads, while operations are appended or run: nothing is changed.
+                outputs: list[Tensor | None] = [None] * self.path[-1].size
+                return getattr(Stretch(self).record(outputs)[t._lazy.place], name)
             if t._level.id != self.level.id and name == "_value":
-                return untracked.read(self, t)
+                return self.read(t)
             if self._can_flush() and self.flush(too_long=False):
                 if self.level is ROOT and name == "_node":  # a backward pass begins: a step ends
                     self.close()
@@ -84,12 +95,6 @@ class Trace(Writes):
             if t._lazy is not None:
                 return t._lazy.trace.get(t, name)
         return object.__getattribute__(t, name)
-
-    def _evaluated_apart(self, t: Tensor, name: str) -> Any:
-        """What a finalizer reads while operations are appended or run: nothing is changed."""
-        stretch = Stretch(self)
-        outputs: list[Tensor | None] = [None] * stretch.path[-1].size
-        return getattr(stretch.record(outputs)[t._lazy.place], name)
 
     def _can_flush(self) -> bool:
         """Whether a read of a value ends a stretch, and the trace goes on after it."""
@@ -114,13 +119,12 @@ class Trace(Writes):
                 return True
             self.busy = True
             try:
-                self.detach_stale(())
                 if not self._is_as_it_was():
                     return False
-                root, last = self.path[0], self.path[-1]
-                if too_long and not root.is_cut:  # type: ignore[attr-defined]
-                    root.cut()  # type: ignore[attr-defined]  # the next one, from its beginning
-                if not self._replay(segment=True):
+                last = self.path[-1]
+                if too_long:
+                    self.root.cut()  # the next one, from its beginning
+                if self._replay(Stretch(self), self.kept(), long=True) is None:
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
@@ -129,97 +133,106 @@ class Trace(Writes):
             finally:
                 self.busy = False
 
-    def _replay(self, segment: bool = False) -> bool:
-        """Give the outputs that are referenced their values by one program; False if there is none."""
-        stretch = Stretch(self)
-        path = stretch.path
-        if not segment and len(path) == 1 and type(path[0].op) is Primitive:
-            return False  # one operation is one program in any case
-        variables = [stretch.inputs[k].argument for k in stretch.variables]
-        if self.level.wraps and not all(map(is_untouched, variables)):
-            return False
-        if self.saves_stale(stretch):
-            return False
-        kept = untracked.kept_by(self)
-        self.detach_stale([self.outputs[k] for k in kept])
-        ran = self._run(stretch, path[-1].ending((segment, *kept)), kept, long=segment)
-        if ran is None:
-            return False
-        self._fill(stretch, kept, ran[1])
-        return True
-
-    def _run(
+    def finish(
         self,
-        stretch: Stretch,
-        ending: Ending,
-        kept: Sequence[int],
-        *pulled: Any,
-        long: bool = False,
-    ) -> tuple[Program, Outputs] | None:
-        """Run operations as one program, one level down: it, and its results; None if there is none.
+        outs: list[Any],
+        pull: Pull,
+        *static: Hashable,
+        leaves: Sequence[Tensor],
+        values: bool = False,
+        frees: bool = True,
+    ) -> list[Value] | None:
+        """See `fad.core.replay_protocol.Deferred`."""
+        with self.lock:
+            if self.busy:
+                return None
+            if len(self.path) == 1 and self.level is ROOT:  # a step ends, all of which has run
+                self.close()
+                return None
+            self.busy = True
+            try:
+                if not outs or not self._is_as_it_was():
+                    return None
+                ends = [self._place_of(o) for o in outs]
+                if None in ends or [*map(id, leaves)] != [*map(id, self.leaves())]:
+                    return None
+                cells = self.outputs
+                outs.clear()  # `kept` counts references: those of the user alone may be left
+                kept = self.kept()
+                outs += [cells[k] for k in ends]
+                if values:
+                    kept = sorted({*kept, *ends})
+                after = _Pass(ends, pull, static, frees)
+                found = self._replay(Stretch(self), kept, after=after)
+                if found is not None:
+                    self._detach()
+                    self._succeeded()
+                    self._empty()
+                return found
+            finally:
+                self.busy = False
 
-        ``kept`` and ``pulled`` are those of `Stretch.program`. ``long``: it is one of several segments.
+    def _is_as_it_was(self) -> bool:
+        """Whether modes and settings are those in which it was made, and no input has changed."""
+        self.detach_stale(())
+        return self._goes_on() and not self.inputs_changed()
+
+    def _place_of(self, o: Any) -> Any:
+        """The place of an output of the function; None if it is none of the trace."""
+        lazy = o._lazy if type(o) is Tensor and o._level is self.level else None
+        return lazy.place if lazy is not None and lazy.trace is self else None
+
+    def _replay(
+        self, stretch: Stretch, kept: Places, long: bool = False, after: _Pass | None = None
+    ) -> list[Value] | None:
+        """Give the outputs that are ``kept`` their values by one program, one level down.
+
+        Returns what the pass ``after`` it gives, if there is one; None if there is no such program. ``long``:
+        it is one of several segments.
         """
-        policy = self.policy
-        make = functools.partial(stretch.program, kept, *pulled)
+        path, policy, variables = stretch.path, self.policy, stretch.variables
+        if after is None and not long and len(path) == 1 and type(path[0].op) is Primitive:
+            return None  # one operation is one program in any case
+        if self.level.wraps and not all(map(is_untouched, self.leaves())):
+            return None
+        if self.saves_stale(stretch):
+            return None
+        self.detach_stale([self.outputs[k] for k in kept])
+        ends, pull, static, frees = after or _Pass((), None, (long,), False)
+
+        def finish(own: Level, given: Cells, cells: Cells, _: Sequence[Operand]) -> PyTree:
+            found: tuple[Any, ...] = ()
+            if pull is not None:
+                inside = [given[k] for k in variables]
+                roots = [cells[k] for k in ends]
+                found = tuple(pull(own, roots, inside, [x._value for x in inside]))
+            return found, tuple([p for k in kept for p in own.parts(cells[k])])
+
+        ending = path[-1].ending((tuple(ends), static, *kept))
         program = policy.program(
             ending,
-            stretch.path,
-            make,
+            path,
+            lambda: stretch.program(finish),
             now=outer_level_defers(stretch.inputs),
             new=self.level is not ROOT,
             long=long,
         )
-        if program is None:
-            self.why = f"it failed: {ending.refused}" if ending.refused else "it is new"
+        if isinstance(program, str):
+            self.why = program
             return None
-        values = parts_of(stretch.inputs, self.on_values)
-        if not policy.have_ready(program, values):
+        parts = parts_of(stretch.inputs, self.on_values)
+        if not policy.have_ready(program, parts):
             self.why = "its program is being compiled"
             return None
         try:
-            found = bind(program, values)
+            result = bind(program, parts)
         except Exception as error:  # of any kind: recording raises it again, or succeeds
             ending.fail(error)
             return None
         tree.hits += 1
-        return program, found
-
-    def _fill(
-        self,
-        stretch: Stretch,
-        kept: Sequence[int],
-        values: Iterable[Value],
-        freed: Sequence[int] | None = None,
-    ) -> None:
-        """Give outputs the ``values`` that a program has computed, and where they require grad its node.
-
-        ``freed``: the outputs from which a backward pass has freed it; None if there was none.
-        """
-        outputs = self.outputs
-        level, rest = self.level, iter(values)
-        nodes = [k for k in kept if outputs[k]._requires_grad]
-        node = ProgramNode(self, stretch, nodes, [outputs[k] for k in nodes]) if nodes else None
-        for k in kept:
-            at = origin_of(stretch.path, k)
-            nr = k - at.first
-            layout, t = at.layouts[nr], outputs[k]
-            o = level.from_parts([next(rest) for _ in range(level.part_count(layout))], layout)
-            if at.requires_grad[nr]:
-                o._requires_grad, o._node, o._output_nr = True, node, nodes.index(k)
-            take_over(t, o)
-        if not freed:
-            return
-        if node is not None:
-            node.free(stretch, freed, stretch.variables)
-        nodes_alone = {outputs[k]._node for k in freed if outputs[k]._lazy is None} - {node, None}
-        if nodes_alone:  # of operations: a finalizer has looked at one in the middle of the pass
-            release(nodes_alone, [stretch.inputs[k].argument for k in stretch.variables])
-
-    def _empty(self) -> None:
-        """Forget what has run; what comes after it is a segment."""
-        self.update_stale()
-        self.begin(segment_of(self.key))
+        found, computed = program.unflatten(result)
+        fill(self, stretch, kept, computed, ends if frees else ())
+        return list(found)
 
     # The end
 
@@ -230,38 +243,21 @@ class Trace(Writes):
         """
         with self.lock:
             self._detach()
-            if len(self.path) > 1:
-                self.why = self.why or "a value or a node was read"
-                self._materialize()
-
-    def _detach(self) -> None:
-        """Nothing more is appended."""
-        self.done = True
-        if not self.is_new:  # else it may have ended in the middle of the function
-            self.policy.decide(self.path[-1], self.ended)
-        if self.level is ROOT:
-            if self.thread_state.get("trace") is self:
-                self.thread_state["trace"] = None
-        elif self.level.trace is self:
-            self.level.trace = None
-
-    def _materialize(self) -> None:
-        if self.level.wraps or self.busy or not Stretch(self).in_its_modes(self._replay):
-            note_trace(self, f"recorded: {self.why}")
-            self._record()
-        else:
-            self._succeeded()
-        if not self.busy:  # else a call of `append` still uses them
-            self._empty()
-
-    def _record(self) -> None:
-        """Record every operation, one by one."""
-        self.detach_stale(self.outputs)
-        Stretch(self).record(self.outputs)
-
-    def _succeeded(self) -> None:
-        self.policy.failures = 0
-        note_trace(self, f"recorded: {self.slow}" if self.slow else "replayed")
+            if len(self.path) == 1:
+                return
+            self.why = self.why or "a value or a node was read"
+            stretch = Stretch(self)
+            runs = not (self.level.wraps or self.busy)
+            if (
+                runs
+                and stretch.in_its_modes(lambda: self._replay(stretch, self.kept())) is not None
+            ):
+                self._succeeded()
+            else:
+                self._note(f"recorded: {self.why}")
+                self._record()
+            if not self.busy:  # else a call of `append` still uses them
+                self._empty()
 
     def close(self) -> None:
         """Append nothing more: what is referenced gets its value, all else is dropped.
@@ -280,74 +276,104 @@ class Trace(Writes):
                     self._succeeded()
                 self._empty()
 
-    # With the backward pass
+    def _detach(self) -> None:
+        """Nothing more is appended."""
+        self.done = True
+        if not self.is_new:  # else it may have ended in the middle of the function
+            self.policy.decide(self.path[-1], self.ended)
+        if self.level is ROOT:
+            if self.thread_state.get("trace") is self:
+                self.thread_state["trace"] = None
+        elif self.level.trace is self:
+            self.level.trace = None
 
-    def finish(
-        self,
-        outs: list[Tensor],
-        pull: Pull,
-        *static: Hashable,
-        leaves: Sequence[Tensor],
-        values: bool = False,
-        frees: bool = True,
-    ) -> list[Value] | None:
-        """See `fad.core.replay_protocol.Deferred`."""
-        with self.lock:
-            self.detach_stale(())
-            if self.busy:
-                return None
-            if len(self.path) == 1 and self.level is ROOT:  # a step ends, all of which has run
-                self.close()
-                return None
-            self.busy = True
-            try:
-                if not outs or not self._is_as_it_was():
-                    return None
-                return self._finish(outs, pull, static, leaves, values, frees)
-            finally:
-                self.busy = False
+    def _record(self) -> None:
+        """Record every operation, one by one."""
+        self.detach_stale(self.outputs)
+        Stretch(self).record(self.outputs)
 
-    def _finish(
-        self,
-        outs: list[Any],
-        pull: Pull,
-        static: Sequence[Hashable],
-        leaves: Sequence[Tensor],
-        values: bool,
-        frees: bool,
-    ) -> list[Value] | None:
-        ends = []
-        for o in outs:
-            lazy = o._lazy if type(o) is Tensor and o._level is self.level else None
-            if lazy is None or lazy.trace is not self:
-                return None
-            ends.append(int(lazy.place))
-        stretch = Stretch(self)
-        variables = stretch.variables
-        arguments = [stretch.inputs[k].argument for k in variables]
-        if [*map(id, leaves)] != [*map(id, arguments)] or not all(map(is_untouched, arguments)):
-            return None
-        if self.saves_stale(stretch):
-            return None
-        outs.clear()  # `kept_by` counts references: those of the user alone may be left
-        o = lazy = None
-        cells = self.outputs
-        kept = untracked.kept_by(self)
-        outs += [cells[k] for k in ends]
-        if values:
-            kept = sorted({*kept, *ends})
-        self.detach_stale([cells[k] for k in kept])
-        ending = stretch.path[-1].ending((tuple(kept), tuple(ends), tuple(variables), *static))
-        ran = self._run(stretch, ending, kept, ends, variables, pull)
-        if ran is None:
-            return None
-        grads, rest = ran[0].unflatten(ran[1])
-        self._fill(stretch, kept, rest, ends if frees else None)
-        self._detach()
-        self._succeeded()
-        self._empty()
-        return list(grads)
+    def _succeeded(self) -> None:
+        self.policy.failures = 0
+        self._note(f"recorded: {self.slow}" if self.slow else "replayed")
 
-    def _is_as_it_was(self) -> bool:
-        """Whether modes and settings are those in which it was made, and no input has changed."""
-        return self._goes_on() and not self.inputs_changed()
+    def _note(self, what: str) -> None:
+        """Log how it ended, with all of its segments."""
+        policy, ended = self.policy, self.ended
+        count = sum([s.work * n for s, n in list(ended.items())], len(self.path) - 1)
+        segments = sum(ended.values()) + (len(self.path) > 1)
+        if segments > 1 and what == "replayed":
+            what += f", in {segments} segments"
+        if policy.due > policy.begun:
+            what += f"; long, compiled from call {policy.due} on"
+        tree.note(self.name, count, what)
+
+    def _empty(self) -> None:
+        """Forget what has run; what comes after it is a segment."""
+        self.update_stale()
+        root = root_of(("a segment", *self.key), None, "")
+        root.is_cut = True
+        self.begin(root)
+
+
+# Where traces begin: with a transform, or with a step of the eager tape
+
+
+def open_trace(level: Any, inputs: Sequence[Value], function: Callable[..., PyTree] | None) -> None:
+    """Give ``level`` a trace of ``function`` on ``inputs``, if such traces repeat."""
+    found = [look(x, level) for x in inputs]
+    if None in found:
+        return
+    codes = _codes(function)
+    around = tuple([own.key() for own in state.levels if own is not level])
+    key = (*map(id, codes), around, level.key(), *[given.code for given in found if given])
+    name = getattr(function, "__name__", "a function")
+    trace = _begun(level, key, codes, name, len(found))
+    if trace is not None:
+        trace.around = around
+        trace.is_new = trace.policy.begun == 1 and not at_once
+        for given in found:
+            trace.add(given)  # type: ignore[arg-type]
+        level.trace = trace
+
+
+def open_step(op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
+    """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
+
+    Steps begin with operations on leaves, or on outputs of programs; another operation on what has a node is
+    in the middle of one. If the operation repeats, the step may do so.
+    """
+    after = False
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
+            if not a._node.is_program:
+                return None
+            after = True
+    if not after and not is_step_due(plan.id):
+        return None
+    trace = state.trace = _begun(ROOT, (plan.id,), None, "a step of the eager tape")
+    return None if trace is None else trace.append(op, args)
+
+
+def _begun(
+    level: Any, key: tuple[Hashable, ...], code: object, name: str, taken: int = 0
+) -> Trace | None:
+    """A trace with a root of this key; None where nothing is traced."""
+    hooks = any([pair is not UNCHANGED for pair in state.saved_hooks])
+    if hooks or not is_unobserved(state.__dict__.get) or jaxapi.is_tracing():
+        return None
+    context = trace_context()
+    settings = settings_number(context)
+    root = root_of((settings, *key), code, name, taken) if settings else None
+    if root is None or root.policy.backs_off():
+        return None
+    return Trace(level, root, context, settings)
+
+
+def _codes(function: Any) -> list[object]:
+    """The code of a function, and of those that it wraps; the class of what is no function."""
+    found: list[object] = []
+    while function is not None and len(found) < 8:
+        plain = type(function) is types.FunctionType
+        found.append(function.__code__ if plain else type(function))
+        function = getattr(function, "__wrapped__", None) if plain else None
+    return found

@@ -20,137 +20,36 @@ storage.
 
 from __future__ import annotations
 
-import contextlib
-import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from fad.core.level import state
-from fad.core.tensor import (
-    Meta,
-    Storage,
-    Tensor,
-    lazy_tensor,
-    new_tensor,
-    storage_of,
-    take_over,
-)
-from fad.core.types import Operand, Operation, Value
+from fad.core.tensor import Lazy, Meta, Tensor, storage_of, take_over
+from fad.core.types import Operand, Operation
 from fad.replay.buffer import Buffer
-from fad.replay.inputs import FOREIGN, Input, out_of_date, version_at
+from fad.replay.inputs import Past, copy_known, handle_of, out_of_date
 from fad.tape.recorded_node import RecordedNode
-from fad.tape.recorder import ROOT, RecordingLevel
+from fad.tape.recorder import ROOT
 from fad.views.aliases import Link, link_of
 from fad.views.stop_gradient import stopped
 
 if TYPE_CHECKING:
-    from fad.replay.states import Root
     from fad.replay.stretch import Stretch
 
-__all__ = [
-    "Past",
-    "Writes",
-    "at_versions_then",
-    "handle_of",
-    "note_written",
-    "owner_of",
-    "parts_below",
-    "version_then",
-]
-
-
-class Past(Meta):
-    """The Meta of a handle for the state of ``owner`` at a ``version`` of its storage."""
-
-    def __init__(self, owner: Tensor, version: int) -> None:
-        self.storage = storage_of(owner)
-        self.owner = weakref.ref(owner)
-        self.version = version
-
-
-def owner_of(t: Any) -> Any:
-    """The Tensor for which ``t`` is a handle, if it is referenced; else ``t``."""
-    owner = t.meta.owner() if isinstance(t, Tensor) and type(t.meta) is Past else None
-    return t if owner is None else owner
-
-
-def version_then(t: object, version: int) -> int:
-    """The version at which an operation of a trace has saved ``t``, whose storage is at ``version`` now."""
-    if isinstance(t, Tensor) and type(t.meta) is Past:
-        return t.meta.version
-    return version
-
-
-def parts_below(given: Input) -> Sequence[Value]:
-    """The parts of an input for levels that record: a Tensor from outside, at the version of its capture."""
-    a = given.argument
-    if type(a) is not Tensor or a._level is not ROOT or given.layout is not FOREIGN:
-        return given.parts
-    if version_at(a) == given.version:
-        return (a,)
-    handle = new_tensor(given.parts[0], ROOT)
-    handle.meta = Past(a, given.version)
-    return (handle,)
-
-
-@contextlib.contextmanager
-def at_versions_then(args: Sequence[object]) -> Iterator[None]:
-    """A block in which what several nodes save of these handles is saved at the version of then.
-
-    Programs are recorded in it: `version_then` can be asked for a single node, made for one operation.
-    """
-    metas = [a.meta for a in args if isinstance(a, Tensor) and type(a.meta) is Past]
-    storages = [meta.storage for meta in metas]
-    for meta in metas:
-        meta.storage = Storage(meta.version)
-    try:
-        yield
-    finally:
-        for meta, storage in zip(metas, storages, strict=True):
-            meta.storage = storage
-
-
-def handle_of(t: Any, version: int | None = None) -> Any:
-    """Another handle for what ``t`` is, lazy if it is, or was at a ``version``; of an array, the array."""
-    if not isinstance(t, Tensor):
-        return t
-    lazy = t._lazy  # a finalizer that reads ``t`` may set it to None
-    if lazy is None:
-        handle = new_tensor(t._value, t._level, t._aux)
-        handle._node = t._node
-        handle._requires_grad, handle._output_nr = t._requires_grad, t._output_nr
-    else:
-        handle = lazy_tensor(t._level, lazy, t._requires_grad, t._output_nr)
-        copy_known(handle, t)
-    handle.born = t.born
-    if version is not None:
-        handle.meta = Past(t, version)
-    return handle
-
-
-_STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
-
-
-def copy_known(t: Tensor, o: Tensor) -> None:
-    """Make the slots of ``t`` those of ``o``, a lazy Tensor: set where they are set, else empty."""
-    for slot in _STATE:
-        try:
-            value = slot.__get__(o)
-        except AttributeError:
-            with contextlib.suppress(AttributeError):
-                slot.__delete__(t)
-        else:
-            slot.__set__(t, value)
+__all__ = ["Writes", "note_written"]
 
 
 def note_written(t: Tensor) -> None:
     """Tell the node of which ``t`` is an output that this was written to."""
     if isinstance(t, Tensor) and isinstance(t._node, RecordedNode):
-        t._node.output_written(t._output_nr, version_then(t, 0) + 1)
+        then = t.meta.version if type(t.meta) is Past else 0
+        t._node.output_written(t._output_nr, then + 1)
 
 
-def is_of_program(t: Tensor) -> bool:
-    """Whether ``t`` is an output of a program that has run."""
+def _has_state(t: Tensor) -> bool:
+    """Whether ``t`` has a state that can be replaced: it is deferred, of a program, or has no history."""
+    if t._lazy is not None or not t._requires_grad:
+        return True
     return t._node is not None and t._node.is_program
 
 
@@ -164,35 +63,26 @@ class Writes(Buffer):
     ``stood_in`` are Tensors that are out of date, each with the handle in its place.
     """
 
-    __slots__ = ("stood_in",)
-
-    def __init__(self, level: RecordingLevel, root: Root, context: object, settings: int) -> None:
-        super().__init__(level, root, context, settings)
-        self.stood_in: list[tuple[Tensor, Tensor]] = []
-
     def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
         """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:  # another thread may be reading what is written to
-            return self._write(op, own, others)
-
-    def _write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
-        root = own[0]
-        if not self._can_write(root):
-            return False
-        source = self.append(op, [*own, *others], own=len(own))
-        if source is None or source._lazy is None:
-            return False
-        storage = storage_of(root)
-        if root._lazy is None:
-            note_written(root)
-        self._put_in_place_of(root, source, storage.version)
-        storage.version += 1
-        if storage.data is not None:  # a finalizer has detached the Tensor
-            link = link_of(root)
-            if link is not None:
-                link.seen, link.detached = storage.version, False
-            storage.data = stopped(root)
-        return True
+            root = own[0]
+            if not self._can_write(root):
+                return False
+            source = self.append(op, [*own, *others], own=len(own))
+            if source is None or source._lazy is None:
+                return False
+            storage = storage_of(root)
+            if root._lazy is None:
+                note_written(root)
+            self._put_in_place_of(root, source, storage.version)
+            storage.version += 1
+            if storage.data is not None:  # a finalizer has detached the Tensor
+                link = link_of(root)
+                if link is not None:
+                    link.seen, link.detached = storage.version, False
+                storage.data = stopped(root)
+            return True
 
     def _can_write(self, root: Tensor) -> bool:
         """Whether a write to this Tensor can be deferred."""
@@ -204,14 +94,12 @@ class Writes(Buffer):
             root._level is not ROOT or not (lazy is None or lazy.trace is self)
         ):
             return False  # the state that it has comes from another level
-        if root._lazy is None and root._requires_grad and not is_of_program(root):
-            return False
         if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
             return False  # a trace of an inner level may have it for an input
         storage = meta.storage
         if storage.data is not None or storage.peers:
             return False
-        return meta.link is None and _has_no_hooks(meta)
+        return meta.link is None and _has_no_hooks(meta) and _has_state(root)
 
     def share(self, t: Tensor, new: Tensor) -> bool:
         """See `fad.core.replay_protocol.Deferred`."""
@@ -219,9 +107,7 @@ class Writes(Buffer):
             meta = t.meta
             if self.done or self.busy or meta is None or not _has_no_hooks(meta):
                 return False
-            if type(meta.link) is not Link or new.meta is not None:
-                return False
-            if t._lazy is None and t._requires_grad and not is_of_program(t):
+            if type(meta.link) is not Link or new.meta is not None or not _has_state(t):
                 return False
             self._put_in_place_of(t, new, meta.link.seen)
             return True
@@ -235,8 +121,7 @@ class Writes(Buffer):
             t._level, t._output_nr, t._lazy = source._level, source._output_nr, lazy
             t._requires_grad = source._requires_grad
             copy_known(t, source)
-            if lazy is not None:
-                self._replace_output(source, lazy.place, t)
+            self._replace_output(lazy, source, t)
         finally:
             self.busy = False
         if source._lazy is None:  # a finalizer has read it
@@ -246,19 +131,18 @@ class Writes(Buffer):
 
     def _stand_in(self, t: Tensor, version: int) -> Tensor:
         """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
-        lazy = t._lazy
-        handle = handle_of(t, version)
-        if lazy is not None and lazy.trace is self:
-            self._replace_output(t, lazy.place, handle)
+        lazy, handle = t._lazy, handle_of(t, version)
+        self._replace_output(lazy, t, handle)
         place = self.places.pop(id(t), None)
         if place is not None:
             self.places[id(handle)] = place
             self.inputs[~place] = self.inputs[~place]._replace(argument=handle)
         return handle
 
-    def _replace_output(self, t: Tensor, place: int, other: Tensor) -> None:
-        """``other`` is output ``place`` from now on, which was ``t``."""
+    def _replace_output(self, lazy: Lazy | None, t: Tensor, other: Tensor) -> None:
+        """``other`` is from now on the output that was ``t``, if this is one by its ``lazy``."""
         outputs = self.outputs
+        place = lazy.place if lazy is not None and lazy.trace is self else len(outputs)
         if place < len(outputs) and outputs[place] is t:  # else a finalizer has read it
             outputs[place] = other
 

@@ -106,7 +106,7 @@ def edge_to_operation(edge: tuple[Node, int], opened_only: bool = False) -> tupl
     ``opened_only``: if there is such a node already.
     """
     node: Any = edge[0]
-    if node.is_program and (node.is_opened or not opened_only):
-        edge = node.edge_of_output(edge[1])
+    if node.is_program and (node.operations is not None or not opened_only):
+        edge = node.edges_of_outputs()[edge[1]]
         edge[0].has_parent = True
     return edge

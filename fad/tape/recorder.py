@@ -183,11 +183,6 @@ class RecordingLevel(Level):
     def current_trace(self) -> Deferred | None:
         return self.trace
 
-    def flush(self) -> None:
-        trace = self.current_trace()
-        if trace is not None:
-            trace.materialize()
-
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError

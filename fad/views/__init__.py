@@ -1,4 +1,4 @@
-"""Views: Tensors that show a part of another, read by replaying how they were made from it.
+"""Views: Tensors that show a part of another, read by running again how they were made from it.
 
 NOTE [views by replay]
 

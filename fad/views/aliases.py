@@ -191,8 +191,9 @@ def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
         out = replay(source, link.chain)
     finally:
         state.watermark, state.base_watermark = before
-    node = t._node if t._requires_grad and t._lazy is None else None
-    own = t._requires_grad and t._lazy is None and node is None  # the user made it a leaf
+    tracked = t._requires_grad and t._lazy is None
+    node = t._node if tracked else None
+    own = tracked and node is None  # the user made it a leaf
     if node is not None and base.meta.of_leaf and not out.requires_grad:  # type: ignore[union-attr]
         set_value(t, out)  # its history leads to that leaf
         return

@@ -60,11 +60,12 @@ def test_what_goes_wrong_only_later_is_found(mode: str, monkeypatch: pytest.Monk
     """What runs as one operation is wrong, a call alone is right; and a failure is code that fails."""
     made = stretch.Stretch.program
 
-    def wrong(self, kept, ends=(), variables=(), pull=None):
+    def wrong(self, finish):
         def larger(*values):
-            return [None if g is None else 1.1 * g for g in pull(*values)]
+            grads, parts = finish(*values)
+            return tuple([None if g is None else 1.1 * g for g in grads]), parts
 
-        return made(self, kept, ends, variables, pull and larger)
+        return made(self, larger)
 
     monkeypatch.setattr(stretch.Stretch, "program", wrong)
     fad.autograd.compiled.clear_cache()

@@ -59,8 +59,8 @@ ROOMS = {
     "func": "*",
     "testing": "*",
     "viz": "nodes groups text drawing matrices patterns graphs",
-    "replay": """settings log policy inputs program states entries outcomes next_states buffer writes
-        untracked stretch program_node trace opening compiled_backward""",
+    "replay": """settings policy inputs program outcomes states buffer writes stretch program_node trace
+        compiled_backward""",
 }
 IN_FRONT = {
     "errors",

@@ -32,9 +32,6 @@ ELSEWHERE = {
     "core/types": "project/test_annotations.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
-    "replay/entries": "replay/test_trace.py",
-    "replay/log": "replay/test_trace.py",
-    "replay/next_states": "replay/test_trace.py",
     "replay/policy": "replay/test_program.py",
     "replay/program_node": "replay/test_trace_of_steps.py",
     "replay/stretch": "replay/test_trace.py",
@@ -45,8 +42,8 @@ ELSEWHERE = {
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """
-    errors/test_exceptions extend/test_own_transform replay/test_threads tape/test_threads views/test_programs
-    views/test_views_vs_torch
+    errors/test_exceptions extend/test_own_transform replay/test_threads replay/test_untracked
+    replay/test_untracked_in_random_programs tape/test_threads views/test_programs views/test_views_vs_torch
 """.split()
 NOT_OF_A_ROOM = ("laws", "project", "helpers", "fuzzing", "stubs")
 

@@ -30,7 +30,7 @@ def of(op: Any, x: Any = X) -> Any:
     with GradLevel() as level:
         given = look(level.variable(x), level)
         known = [(given.layout, fad.core.avals.aval_of(x))]
-        return outcome_of(level, level.maker(), op, known, level.key())
+        return outcome_of(level, op, known, level.key())
 
 
 NONE: dict[str, Any] = {

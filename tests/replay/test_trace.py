@@ -30,7 +30,7 @@ import fad
 import fad.numpy as fnp
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.replay import next_states, settings
+from fad.replay import settings, states
 from fad.replay.program import worker
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
@@ -609,7 +609,7 @@ def test_a_failure_does_not_end_replay_for_good():
 @pytest.mark.parametrize("place", [0, 2, 3])
 def test_outputs_that_only_the_tuple_of_the_caller_refers_to(monkeypatch, place, transform):
     """A segment ends between the two uses of the pair that an operation gives."""
-    monkeypatch.setattr(next_states, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)
+    monkeypatch.setattr(states, "ends_segment", lambda path, *_: (len(path) + 1) % 4 == place)
     pair = Primitive("pair", lambda x: (jnp.sin(x), jnp.cos(x)), deferrable=True)
 
     def f(x):

@@ -29,10 +29,10 @@ import fad
 import fad.numpy as fnp
 from fad.core.level import flush
 from fad.core.tensor import bottom
-from fad.replay import buffer, opening, policy, program_node, stretch, trace
+from fad.replay import buffer, policy, program_node, stretch, trace
 from fad.replay.program import Program
 
-ENGINE = {m.__file__ for m in (buffer, opening, program_node, stretch, trace)}
+ENGINE = {m.__file__ for m in (buffer, program_node, stretch, trace)}
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 pytestmark = pytest.mark.usefixtures("fresh_traces")
 

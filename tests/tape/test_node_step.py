@@ -130,7 +130,6 @@ def test_deferred_gradients_are_checked_where_the_default_device_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """There are deferred values on two devices, so that either may be where a gradient is."""
-    monkeypatch.setattr(settings, "_default", set())
     monkeypatch.setattr(settings, "_placed", Table(4))
 
     class Constant(fad.Function):

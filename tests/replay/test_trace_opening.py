@@ -12,7 +12,7 @@ from replays import Table, law
 
 import fad
 import fad.numpy as fnp
-from fad.replay.opening import _codes
+from fad.replay.trace import _codes
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 pytestmark = pytest.mark.usefixtures("fresh_traces")
