@@ -73,7 +73,7 @@ def check_sparse(
     if not isinstance(probes, int) or probes < 1:
         raise ArgumentError(f"check_sparse: probes must be an int greater than 0, got {probes!r}")
     who = HESSIAN if hessian else JACOBIAN
-    plan = Derivative(f, argnums, who, pattern).plan(args, kwargs)
+    plan = Derivative(f, argnums, who, hessian, pattern).plan(args, kwargs)
     call, whole = plan.call, plan.pattern
     xs, of = call.leaves(args), call.of(f, args, kwargs)
     data = np.zeros(whole.nse, np.result_type(np.float64, *plan.out_dtypes, *call.dtypes))

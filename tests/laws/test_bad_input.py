@@ -766,13 +766,14 @@ class Once(fad.Function):
     """Its gradient must not be differentiated."""
 
     @staticmethod
-    def forward(x: Any) -> Any:
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
         return x * x
 
     @staticmethod
     @fad.autograd.once_differentiable
     def vjp(ctx: Any, g: Any) -> Any:
-        return 2.0 * g
+        return 2.0 * ctx.saved_tensors[0] * g
 
 
 def returned(rule: str, value: Any) -> Callable[[], Any]:
