@@ -19,9 +19,9 @@ _ANYWHERE = {
         f"Under jax.grad, jax.vmap and jax.jit a function is given arrays: {_NATIVE}"
     ),
     r"Gradient only defined for scalar-output functions\. Output was": (
-        f"A Tensor is a pytree for jax.grad: {_NATIVE}"
+        f"A Tensor is a pytree for jax.grad, which takes arrays (x.array): {_NATIVE}"
     ),
-    r"ArrayImpl' object has no attribute '(grad|requires_grad|backward)'": (
+    r"ArrayImpl' object has no attribute '(grad|requires_grad|backward|\w+_)'": (
         "For jax.tree.map a Tensor is a tree with an array in it, unless it requires grad, outside of "
         "no_grad: read x.grad before the no_grad block, or write is_leaf=lambda x: isinstance(x, fad.Tensor)"
     ),
@@ -47,10 +47,6 @@ _ANYWHERE = {
     ),
     r"(key passed to jit-compiled function|argument \d+ is already consumed|PRNG key first used)": (
         "A key is for one draw: write key, sub = fad.random.split(key), and draw with sub"
-    ),
-    r"^Gradient only defined for scalar-output functions\. Output was": (
-        "jax.grad takes functions of arrays: of a function that returns a Tensor write fad.grad(f), or "
-        "jax.grad(fad.to_jax(f))(x.array)"
     ),
     r"^Pred must be a scalar": "For a choice element by element write fad.numpy.where(condition, a, b)",
     r"^cond_fun must return a boolean scalar": "Write condition.all() or condition.any()",
