@@ -33,7 +33,8 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
     """A function of fad as a function of PyTorch, under autograd and every transform of ``torch.func``.
 
     fad computes it, and its derivatives and batches, to any order. It reads the memory of its arguments, and
-    its results are copied.
+    its results are copied. Where ``torch.compile`` compiles, a call of it breaks
+    the graph.
 
     Arguments:
         f: a function of pytrees of Tensors, as for `fad.to_jax`; it must not change anything outside of
@@ -65,8 +66,7 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
     name = getattr(f, "__name__", type(f).__name__)
     calls = Cache()
 
-    @functools.wraps(f, updated=())
-    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
+    def run(args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> PyTree:
         tensors, rest = partition((args, kwargs), torch.Tensor, ordered=True)
         for x in rest.statics():
             _check(x, name)
@@ -78,6 +78,12 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
         if call is None:
             call = calls.put((rest, structs), _CallOfFad(name, f, rest, structs, jit))
         return call(tensors)
+
+    @functools.wraps(f, updated=())
+    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        if torch.compiler.is_compiling():  # torch.compile calls fad; it does not look into it
+            return torch.compiler.disable(run, reason="fad computes it")(args, kwargs)
+        return run(args, kwargs)
 
     return wrapped
 

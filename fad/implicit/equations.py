@@ -51,10 +51,19 @@ from fad.functions.calls import FunctionOp
 from fad.functions.rules import CallRules, Saved
 from fad.functions.templates import Template
 from fad.functions.user_rules import HOST_ERRORS
+from fad.implicit.products import multiply
 from fad.implicit.systems import System, in_words
 from fad.levels.staged import StagedLevel, in_body, stage
 
-__all__ = ["KINDS", "OPERANDS", "Equation", "Kind", "check_finite", "staged"]
+__all__ = [
+    "KINDS",
+    "OPERANDS",
+    "Equation",
+    "JacobianProduct",
+    "Kind",
+    "check_finite",
+    "staged",
+]
 
 Leaves = Sequence[Any]
 OPERANDS = (Tensor, jax.Array, np.ndarray, np.inexact, float, complex)
@@ -241,25 +250,53 @@ def _of_masked(
     return residual, [p for m, p in zip(mask, parameters, strict=True) if m]
 
 
+@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
+class JacobianProduct:
+    """The `Product` of ∂residual/∂x, or of its transpose, with a vector; a point is [*x, *parameters]."""
+
+    equation: Equation
+    of_transpose: bool = False
+
+    def __call__(self, point: Leaves, vector: Leaves) -> Leaves:
+        count = self.equation.unknowns
+        x, parameters = list(point[:count]), point[count:]
+
+        def residual(x: Leaves) -> list[Value]:
+            return list(self.equation.residual(x, parameters))
+
+        if self.of_transpose:
+            (found,) = jax.vjp(residual, x)[1](list(vector))
+        else:
+            found = jax.jvp(residual, (x,), (list(vector),))[1]
+        return list(found)
+
+    @property
+    def transposed(self) -> JacobianProduct:
+        return JacobianProduct(self.equation, not self.of_transpose)
+
+
+def _solved(product: JacobianProduct, x: Leaves, parameters: Leaves, right: Leaves) -> list[Value]:
+    """The vector of which the product is ``right``."""
+    equation = product.equation
+    matvec = multiply(product, [*x, *parameters])
+    return equation.system.solve(equation.name, matvec, right, equation.structure)
+
+
 def _tangents(
     equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves, tangents: Leaves
 ) -> Leaves:
     of_parameters, active = _of_masked(equation, mask, x, parameters)
     given = [t.astype(p.dtype) for t, p in zip(tangents, active, strict=True)]
     moved = jax.jvp(of_parameters, tuple(active), tuple(given))[1]
-    push = jax.linearize(lambda *x: list(equation.residual(x, parameters)), *x)[1]
     right = [-t for t in moved]
-    system, structure = equation.system, equation.structure
-    return system.solve(equation.name, lambda v: list(push(*v)), right, structure)
+    return _solved(JacobianProduct(equation), x, parameters, right)
 
 
 def _gradients(
     equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves, cotangents: Leaves
 ) -> Leaves:
-    pull = jax.vjp(lambda *x: list(equation.residual(x, parameters)), *x)[1]
     right = [conjugate(c.astype(v.dtype)) for c, v in zip(cotangents, x, strict=True)]
-    system, structure = equation.system, equation.structure
-    u = system.solve(equation.name, lambda v: list(pull(list(v))), right, structure)
+    u = _solved(JacobianProduct(equation, of_transpose=True), x, parameters, right)
     of_parameters, active = _of_masked(equation, mask, x, parameters)
     grads = jax.vjp(of_parameters, *active)[1]([-v for v in u])
     return [conjugate(g) for g in grads]

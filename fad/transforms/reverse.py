@@ -37,6 +37,8 @@ from fad.transforms.boundary import (
 
 __all__ = ["grad", "value_and_grad", "vjp"]
 
+WITH_AUX = ("grad", "value_and_grad", "grad_and_value")  # these take has_aux
+
 
 def value_and_grad(
     f: Callable[..., PyTree], argnums: int | Sequence[int] = 0, has_aux: bool = False
@@ -154,15 +156,22 @@ def _check_scalar(out: PyTree, who: str) -> None:
         aval = out.aval
         if aval.shape == () and aval.dtype.kind == "f":
             return
+    what = "loss" if who == "ggnvp" else "function"
     if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int)):
+        advice = "Reduce the output to one number"
+        if out is None:
+            advice = (
+                "Return the number itself: without return it is None, and y.backward() is None too"
+            )
+        elif who in WITH_AUX:
+            advice += ", or pass has_aux=True and return (scalar, anything)"
         raise GradientError(
-            f"{who}: the function must return a real scalar, got {describe(out)}. Reduce the output "
-            "to one number, or pass has_aux=True and return (scalar, anything)."
+            f"{who}: the {what} must return a real scalar, got {describe(out)}. {advice}."
         )
     shape = np.shape(out) if not isinstance(out, Tensor) else out.shape
     if shape != ():
         raise GradientError(
-            f"{who}: the function must return a real scalar, got an output of shape {shape}. Reduce "
+            f"{who}: the {what} must return a real scalar, got an output of shape {shape}. Reduce "
             "it (.sum(), .mean()), or use fad.vjp or fad.jacrev for outputs that are not scalar."
         )
     if isinstance(out, Tensor) and not jnp.issubdtype(out.dtype, np.floating):
@@ -172,7 +181,7 @@ def _check_scalar(out: PyTree, who: str) -> None:
             else "Comparisons, argmax and conversions to integers have no derivative."
         )
         raise GradientError(
-            f"{who}: the function must return a real scalar, got dtype {out.dtype}. {advice}"
+            f"{who}: the {what} must return a real scalar, got dtype {out.dtype}. {advice}"
         )
 
 

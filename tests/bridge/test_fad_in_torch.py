@@ -156,6 +156,20 @@ def test_a_saved_argument_that_is_changed_in_place_is_an_error_of_pytorch(torch)
         out.sum().backward()
 
 
+# PyTorch warns of itself, at any break of a graph.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.parametrize("jit", [False, True])
+def test_torch_compile_calls_it(torch, jit):
+    f = fad.to_torch(lambda x, k=1.0: fnp.sum(x**3) * k, jit=jit)
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    for function, factor in ((f, 1.0), (lambda x: f(x, k=2.0) + 1.0, 2.0)):
+        compiled = torch.compile(function, backend="eager")
+        for _ in range(2):
+            assert compiled(x).item() == function(x).item()
+            (gradient,) = torch.autograd.grad(compiled(x), x)
+            assert torch.equal(gradient, 3.0 * factor * x**2)
+
+
 BAD = [
     (lambda torch: fad.to_torch(3), ArgumentError, "must be a function, got int 3"),
     (lambda torch: fad.to_torch(fnp.sin)(jnp.ones(2)), ArgumentError, r"torch.from_dlpack\(x\)"),

@@ -51,7 +51,7 @@ ROOMS = {
         fad_in_torch""",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
-    "implicit": "systems equations decorators solvers",
+    "implicit": "systems products equations decorators solvers",
     "profiling": "events collector reports profiler",
     "extend": "operations",
     "autograd": "*",

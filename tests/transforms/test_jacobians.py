@@ -121,6 +121,21 @@ def test_ggnvp_refuses_outputs_without_derivatives() -> None:
         fad.ggnvp(lambda p: (p, "a"), loss, jnp.ones(3), jnp.ones(3))
 
 
+def test_what_a_loss_without_a_return_gets_to_read() -> None:
+    x = jnp.ones(2)
+    none = r"must return a real scalar, got None. Return the number itself"
+    with pytest.raises(GradientError, match="ggnvp: the loss " + none) as caught:
+        fad.ggnvp(lambda p: p, lambda y: None, x, x)
+    assert "has_aux" not in str(caught.value)
+    for transform in (fad.grad, fad.value_and_grad, fad.func.grad_and_value):
+        with pytest.raises(GradientError, match="the function " + none):
+            transform(lambda x: None)(x)
+        with pytest.raises(GradientError, match="or pass has_aux=True and return"):
+            transform(lambda x: (x.sum(), x))(x)
+    with pytest.raises(GradientError, match="ggnvp: the loss .* got tuple.* to one number.$"):
+        fad.ggnvp(lambda p: p, lambda y: (y.sum(), y), x, x)
+
+
 def test_ggnvp_of_complex_parameters_is_the_hessian_of_a_linear_model() -> None:
     matrix = jnp.array([[1.0 + 2.0j, -0.5j], [0.3, 1.1 - 1.0j]])
     model = lambda z: matrix @ z
