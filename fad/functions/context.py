@@ -277,7 +277,7 @@ def marked(
 
     Arguments:
         who: the name of the Function.
-        handles: the inputs as the body knows them.
+        handles: the inputs, as Tensors of the body.
         outputs: lists of the objects by which it may know its outputs.
     """
     dirty, without = ctx._record.dirty, ctx._record.non_differentiable

@@ -3,7 +3,7 @@
 NOTE [products that are each other's transposes]
 
 The linear systems of an equation have the matrix ∂residual/∂x or its transpose. JAX's ``custom_linear_solve``
-asks for the transpose of the one that it gets, whether it is used or not, and JAX would transpose the
+transposes the one that it gets, whether it is used or not, and JAX would transpose the
 program of the product. But that of a pullback is a vjp rule of the user's, which may have no transpose: it
 may call the host, as those of `fad.from_torch` do. And none is needed: the transpose of a pullback is the
 pushforward, and the other way round. So a product is one JAX primitive, whose transpose is the other product.
@@ -67,15 +67,15 @@ def _jvp(
     point, vector = primals[:count], primals[count:]
     outs = multiply(product, point)(vector)
     terms = []
-    moving = [k for k in range(count) if not isinstance(tangents[k], Zero)]
-    if moving:
+    with_tangent = [k for k in range(count) if not isinstance(tangents[k], Zero)]
+    if with_tangent:
 
-        def of_moving(*given: Array) -> list[Value]:
-            new = dict(zip(moving, given, strict=True))
+        def of_differentiable(*given: Array) -> list[Value]:
+            new = dict(zip(with_tangent, given, strict=True))
             return list(product([new.get(k, p) for k, p in enumerate(point)], vector))
 
-        directions = [tangents[k] for k in moving]
-        terms.append(jax.jvp(of_moving, [point[k] for k in moving], directions)[1])
+        directions = [tangents[k] for k in with_tangent]
+        terms.append(jax.jvp(of_differentiable, [point[k] for k in with_tangent], directions)[1])
     if not all([isinstance(t, Zero) for t in tangents[count:]]):
         given = [instantiate_zeros(t) for t in tangents[count:]]
         terms.append(multiply(product, point)(given))

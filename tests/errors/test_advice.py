@@ -55,7 +55,7 @@ def test_other_errors_are_left_alone() -> None:
 
 
 def test_where_a_library_of_jax_is_given_tensors_its_own_way_out_is_said() -> None:
-    optax = pytest.importorskip("optax")
+    optax = pytest.importorskip("optax", reason="the extra recipes")
     optimizer = optax.adam(0.1)
     leaf = fad.tensor([1.0, 2.0], requires_grad=True)
 
