@@ -21,8 +21,6 @@ from fad.views.addresses import has_strides
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, shares, view_binder
 
-__all__ = ["ALIASING"]
-
 Function = Callable[..., PyTree]
 
 

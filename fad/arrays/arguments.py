@@ -28,28 +28,6 @@ from fad.core.trees import is_leaf
 from fad.core.types import NumpyArray, PyTree
 from fad.errors import describe
 
-__all__ = [
-    "ARRAY",
-    "EXPONENT",
-    "LEAF",
-    "NUMPY_TYPES",
-    "OPERAND",
-    "STATIC",
-    "STRUCTURE",
-    "annotation_of",
-    "flat_types",
-    "freeze",
-    "is_array",
-    "is_array_type",
-    "leaf_by_type",
-    "names_arrays",
-    "role_of",
-    "safe_type",
-    "static_error",
-    "thaw",
-    "words_in",
-]
-
 # Roles of parameters. An array or Tensor is a leaf in all of them but the first.
 STATIC = 0  # scalars and containers are static, and so are integers in arrays where not traced
 STRUCTURE = 1  # scalars and containers are static: `int | ArrayLike`

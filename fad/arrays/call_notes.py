@@ -10,8 +10,6 @@ from fad.core.types import PyTree
 from fad.errors import FadError, describe
 from fad.errors.tracebacks import is_users
 
-__all__ = ["note_call"]
-
 # Names of PyTorch's parameters, and those of NumPy.
 _PARAMETERS = {
     "input": "the first argument, by position",

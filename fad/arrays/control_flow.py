@@ -20,8 +20,6 @@ from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.levels.staged import call_with_bodies
 
-__all__ = ["maker", "with_bodies"]
-
 Function = Callable[..., PyTree]
 
 

@@ -35,8 +35,6 @@ from fad.views.inplace import write
 from fad.views.make_view import stop_gradient, view_binder
 from fad.views.scatter_mul import multiply_in, scatter_mul
 
-__all__ = ["SMOOTH", "derive"]
-
 Function = Callable[..., PyTree]
 
 # What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.

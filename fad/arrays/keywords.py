@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fad.arrays.operations import Op
 
-__all__ = ["ALIASES", "Form", "aliases_of"]
-
 # PyTorch's keyword -> JAX's, the first that a function has.
 ALIASES = {
     "diagonal": ("k",),

@@ -18,8 +18,6 @@ import numpy as np
 from fad.arrays.arguments import annotation_of, names_arrays, words_in
 from fad.core.types import NumpyArray, PyTree
 
-__all__ = ["ONE", "OPERANDS", "SEVERAL", "Role", "is_list", "lists_in", "plain_list", "with_arrays"]
-
 # What a list, tuple or range is for a parameter.
 ONE = 1  # an array
 SEVERAL = 2  # a sequence of arrays, some of which may be lists themselves

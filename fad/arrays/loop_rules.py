@@ -47,9 +47,6 @@ from fad.core.jaxapi import (
 )
 from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
 
-__all__ = ["loop_p"]
-
-
 Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotangents that are zero
 
 # Loops made of a loop

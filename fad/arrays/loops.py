@@ -21,8 +21,6 @@ import jax.numpy as jnp
 from fad.core.jaxapi import run_jaxpr, shaped_array
 from fad.core.types import Array, Aval, JaxProgram, Outputs, PyTree
 
-__all__ = ["Loop", "Mask", "advance", "parts_of", "pull", "rows_of", "run", "select", "spread"]
-
 Mask = tuple[bool, ...]
 T = TypeVar("T")
 

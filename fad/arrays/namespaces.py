@@ -16,8 +16,6 @@ from fad.core.types import PyTree
 from fad.errors.suggestions import no_name, no_name_later
 from fad.errors.synonyms import instead_in_module
 
-__all__ = ["Namespace", "install_tree"]
-
 
 class Namespace:
     """A fad module whose names are those of a JAX module.

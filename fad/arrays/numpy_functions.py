@@ -14,8 +14,6 @@ from jax.typing import ArrayLike
 from fad.core.types import Axes, DType, DTypeLike, PyTree
 from fad.errors import ArgumentError
 
-__all__ = ["OWN", "at_lists"]
-
 Function = Callable[..., PyTree]
 
 

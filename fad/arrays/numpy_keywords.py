@@ -23,8 +23,6 @@ from fad.errors import ArgumentError, describe
 if TYPE_CHECKING:
     from fad.arrays.operations import Op
 
-__all__ = ["adapted", "is_elementwise", "masked"]
-
 # Function -> NumPy's keyword -> JAX's; "" is its first argument.
 _RENAMED: dict[str, dict[str, str]] = {
     "clip": {"a": "", "a_max": "max", "a_min": "min"},

@@ -67,8 +67,6 @@ from fad.core.types import Array, Binder, PyTree
 from fad.errors import HostValueError
 from fad.views.masked_parts import without_parts
 
-__all__ = ["Op", "copy_signature", "fast_function"]
-
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
 KNOWN = 256  # kept for each route

@@ -11,8 +11,6 @@ from fad.arrays.lists import Kwargs, Role, lists_in
 from fad.core.devices import device_of
 from fad.core.types import PyTree
 
-__all__ = ["Entry", "Parameters"]
-
 Entry = tuple[object, int, int]
 
 

@@ -36,17 +36,6 @@ from fad.views.aliases import snapshot
 from fad.views.inplace import write
 from fad.views.make_view import shares
 
-__all__ = [
-    "FOLLOWS",
-    "KEYS",
-    "TENSORS",
-    "as_tensors",
-    "making_tensors",
-    "numpy_alone",
-    "snapshots",
-    "write_out",
-]
-
 FOLLOWS, TENSORS, KEYS = range(3)
 
 

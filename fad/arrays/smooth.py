@@ -26,8 +26,6 @@ from jax.custom_derivatives import SymbolicZero
 
 from fad.core.types import Array, ArrayFunction, Operand, Outputs, PyTree
 
-__all__ = ["computed_as", "for_real", "is_real", "mended", "quotient", "with_rule", "with_slopes"]
-
 Function = Callable[..., PyTree]
 
 

@@ -24,8 +24,6 @@ from fad.core.jaxprs import with_programs
 from fad.core.partition import partition
 from fad.core.types import Array, Axes, JaxBody, JaxEquation, Outputs, PyTree
 
-__all__ = ["IN_LAX", "IN_NN", "IN_NUMPY", "over_power", "smooth_power"]
-
 Function = Callable[..., PyTree]
 
 

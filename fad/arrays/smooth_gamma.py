@@ -16,8 +16,6 @@ from fad.arrays.smooth import computed_as, with_slopes
 from fad.arrays.smooth_functions import over_power, smooth_power
 from fad.core.types import Array, Outputs, PyTree
 
-__all__ = ["IN_LAX", "IN_SPECIAL"]
-
 Function = Callable[..., PyTree]
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)

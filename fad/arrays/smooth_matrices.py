@@ -14,8 +14,6 @@ from fad.arrays.smooth import computed_as, with_rule
 from fad.core.dtypes import is_inexact
 from fad.core.types import Array, Outputs, PyTree
 
-__all__ = ["IN_LINALG"]
-
 Function = Callable[..., PyTree]
 
 _BLOCK = 3

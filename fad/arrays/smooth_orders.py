@@ -16,8 +16,6 @@ from jax import lax
 from fad.arrays.smooth import computed_as, for_real
 from fad.core.types import Array, Operand, Outputs, PyTree
 
-__all__ = ["IN_LAX", "IN_NUMPY"]
-
 Function = Callable[..., PyTree]
 
 

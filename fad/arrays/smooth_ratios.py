@@ -12,8 +12,6 @@ from jax import lax
 from fad.arrays.smooth import computed_as, quotient, with_slopes
 from fad.core.types import Array, PyTree
 
-__all__ = ["I0", "I0E", "I1", "I1E", "bessel", "ratio_of_exp", "ratio_of_log", "ratio_of_sine"]
-
 Function = Callable[..., PyTree]
 
 

@@ -18,8 +18,6 @@ from fad.arrays.smooth_gamma import IN_SPECIAL as AROUND_GAMMA
 from fad.arrays.smooth_ratios import I0, I0E, I1, I1E, ratio_of_exp, ratio_of_log, ratio_of_sine
 from fad.core.types import Array, Outputs, PyTree
 
-__all__ = ["IN_SPECIAL"]
-
 Function = Callable[..., PyTree]
 
 

@@ -12,26 +12,6 @@ from fad.arrays.lists import ONE, OPERANDS, Role
 from fad.views.addresses import Test, is_row_major
 from fad.views.chains import Write
 
-__all__ = [
-    "BODIES",
-    "CLASSES",
-    "COLLECTIVES",
-    "COPIES_UNLESS",
-    "CREATION",
-    "FACTORIES",
-    "HOST",
-    "INDEXERS",
-    "MAKERS",
-    "MISSING",
-    "NOT_DRAWING",
-    "ON_VALUES",
-    "ROLES",
-    "UFUNC_ATTRIBUTES",
-    "UFUNC_METHODS",
-    "VIEWS",
-    "missing",
-]
-
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())

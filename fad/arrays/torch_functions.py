@@ -19,8 +19,6 @@ from jax.typing import ArrayLike
 from fad.core.types import ArrayFunction, Axes, DTypeLike, Value
 from fad.errors import ArgumentError
 
-__all__ = ["MinMax", "ValuesIndices", "dims_of", "mask_of", "text"]
-
 
 class ValuesIndices(NamedTuple):
     """What `topk`, ``max(dim=...)``, ``sort(dim=...)`` and the like return."""

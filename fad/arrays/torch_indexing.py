@@ -14,8 +14,6 @@ from fad.core.types import DType, Number, PyTree
 from fad.errors import ArgumentError
 from fad.views.scatter_mul import combine_at
 
-__all__ = ["REDUCTIONS"]
-
 Index = tuple[PyTree, ...]
 
 # PyTorch's name -> the method of ``x.at[...]``, and what leaves an element as it is.

@@ -19,8 +19,6 @@ from fad.views.addresses import has_strides
 from fad.views.chains import Write
 from fad.views.make_view import view_binder
 
-__all__ = ["FORMS"]
-
 # Those that return views of their first argument, and how a write to one goes back. Windows overlap, as
 # what is broadcast does.
 VIEWS: dict[str, Write] = {

@@ -14,8 +14,6 @@ from fad.core.jaxapi import run_jaxpr, while_parts
 from fad.core.types import ArrayFunction, Operand, PyTree
 from fad.errors import ArgumentError, describe
 
-__all__ = ["fori_loop", "while_loop"]
-
 # Without a bound: carries that are kept, and further ones on the way back.
 UNBOUNDED = (32, 32)
 

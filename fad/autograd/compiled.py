@@ -11,8 +11,6 @@ from fad.core.jaxapi import keep_compiled
 from fad.core.level import flush, state
 from fad.core.replay_protocol import seam
 
-__all__ = ["compiled"]
-
 
 class compiled:
     """Switch replay: at once, and until the ``with`` block ends.

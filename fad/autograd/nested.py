@@ -16,8 +16,6 @@ from fad.functions.context import Context
 from fad.functions.function import Function
 from fad.functions.once_differentiable import once_differentiable
 
-__all__ = ["NestedIOFunction"]
-
 _STATIC = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
 
 

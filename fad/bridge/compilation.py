@@ -46,8 +46,6 @@ from fad.views.addresses import is_contiguous, place_of, stand_at
 from fad.views.aliases import snapshot
 from fad.views.pytree import flattening
 
-__all__ = ["Compiled", "jit"]
-
 # What runs, its first operands, the leaves of the arguments, and what makes the result of its outputs.
 _Found = tuple[Callable[..., PyTree], list[PyTree], list[PyTree], Callable[[Sequence[Any]], PyTree]]
 _log = logging.getLogger("fad.jit")

@@ -35,8 +35,6 @@ from fad.functions.templates import SCALARS
 from fad.functions.user_rules import HOST_ERRORS
 from fad.tape.recorder import ROOT
 
-__all__ = ["custom_rules"]
-
 
 def custom_rules(
     f: Callable[..., PyTree] | None = None,

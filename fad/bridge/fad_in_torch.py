@@ -24,8 +24,6 @@ from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
-__all__ = ["to_torch"]
-
 LIBRARY: Library = SimpleNamespace(vjp=vjp, jvp=jvp, vmap=vmap)
 
 

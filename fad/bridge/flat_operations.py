@@ -23,8 +23,6 @@ from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.types import Mask, PyTree
 
-__all__ = ["FlatOperation", "Library"]
-
 T = TypeVar("T")
 # An array of one of the two libraries: a `torch.Tensor`, or a Tensor or an array.
 Flat: TypeAlias = Any

@@ -42,8 +42,6 @@ from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
-__all__ = ["executed", "with_host_calls"]
-
 # For each result of a call, its shape and dtype.
 Avals = tuple[tuple[tuple[int, ...], DType], ...]
 

@@ -18,8 +18,6 @@ from fad.tape.graph import AccumulateGrad, node_of
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, leave
 
-__all__ = ["from_jax", "to_jax"]
-
 
 def from_jax(
     f: Callable[..., PyTree],

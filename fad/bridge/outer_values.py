@@ -13,18 +13,6 @@ from fad.levels.batch import batch_levels, lanes_among, lanes_of
 from fad.tape.recorder import ROOT
 from fad.views.addresses import is_contiguous
 
-__all__ = [
-    "Lanes",
-    "Live",
-    "captured",
-    "is_bare",
-    "is_traced",
-    "may_take",
-    "struct_like",
-    "untracked",
-    "values_now",
-]
-
 
 class Lanes:
     """Stands for the lanes of a vmap around a call: that of this number, whichever it is."""

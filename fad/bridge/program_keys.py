@@ -35,8 +35,6 @@ from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
 from fad.transforms.boundary import argument_names
 from fad.views.addresses import place_of
 
-__all__ = ["differences", "in_words", "key_of", "lanes", "made_before", "note_made"]
-
 
 def key_of(leaves: list[PyTree], rest: object) -> tuple[Hashable, ...]:
     """The key of a call: its array leaves, the ``rest`` of its arguments, and what else a trace can see."""

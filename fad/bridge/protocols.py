@@ -29,8 +29,6 @@ from fad.errors.synonyms import instead_in_module
 from fad.methods.values import is_tracked, unwrap
 from fad.tape.recorder import as_tensor
 
-__all__ = ["from_dlpack"]
-
 
 def from_dlpack(
     x: object, /, *, device: DeviceLike | None = None, copy: bool | None = None

@@ -17,8 +17,6 @@ from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, StructureError, describe
 from fad.tape.recorder import as_tensor
 
-__all__ = ["checked", "placed", "placing"]
-
 
 def placing(f: Callable[..., PyTree], shardings: PyTree) -> Callable[..., PyTree]:
     """``f``, with its results where ``shardings``, a pytree prefix of them, says."""

@@ -17,8 +17,6 @@ from fad.core.tensor import Tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import StructureError, describe
 
-__all__ = ["OPERANDS", "Arguments", "is_dynamic", "positions"]
-
 OPERANDS = (
     Tensor,
     jax.Array,

@@ -28,8 +28,6 @@ from fad.bridge.torch_memory import TorchTensor, in_words, load
 from fad.core.types import Array, PyTree
 from fad.errors import GradientError, HostValueError, RuleError
 
-__all__ = ["Outside", "first_run", "struct_of_tensor", "watched"]
-
 BATCH_NORMS = ("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm")
 TRAINING = 5  # the position of this argument in all of them
 

@@ -35,8 +35,6 @@ from fad.functions.function import Function
 from fad.methods.values import unwrap
 from fad.tape.recorder import as_tensor
 
-__all__ = ["from_torch"]
-
 # Numbers are given as tensors without dimensions.
 OPERANDS = (Tensor, jax.Array, np.ndarray, np.generic, float, complex)
 

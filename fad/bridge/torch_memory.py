@@ -30,19 +30,6 @@ from fad.core.borrowed import as_array, borrow
 from fad.core.types import Array, Aval, DType
 from fad.errors import ArgumentError, HostValueError, describe
 
-__all__ = [
-    "as_numpy",
-    "borrowed_array",
-    "in_words",
-    "lent",
-    "listed",
-    "load",
-    "noted",
-    "returned",
-    "taken",
-]
-
-
 TorchTensor: TypeAlias = Any  # a `torch.Tensor`: PyTorch is optional
 
 

@@ -9,8 +9,6 @@ from fad.bridge.compilation import jit
 from fad.core.types import PyTree
 from fad.transforms.boundary import check_callable
 
-__all__ = ["eval_shape", "make_jaxpr"]
-
 
 def eval_shape(f: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyTree:
     """Shapes and dtypes of what a function returns; nothing is computed.

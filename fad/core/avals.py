@@ -13,17 +13,6 @@ from fad.core.caches import Table
 from fad.core.jaxapi import shaped_array
 from fad.core.types import Aval, Operand, Shape
 
-__all__ = [
-    "SCALARS",
-    "VALUES",
-    "Count",
-    "aval_key",
-    "aval_of",
-    "constant",
-    "struct_of",
-    "with_constants",
-]
-
 
 class Count(int):
     """The number of elements of an array, ``x.size``; called, as PyTorch's ``x.size()``, its lengths.

@@ -6,8 +6,6 @@ from typing import NoReturn
 
 from fad.errors import ArgumentError
 
-__all__ = ["BlockType"]
-
 
 class BlockType(type):
     """A type that refuses ``with no_grad:``, where ``with no_grad():`` is meant.

@@ -36,8 +36,6 @@ from fad.core.types import Array, DType, Operand
 
 T = TypeVar("T")
 
-__all__ = ["as_array", "borrow", "borrowed", "copied", "is_borrowed", "is_foreign", "waited"]
-
 CPU = 1  # the code of this kind of device in DLPack
 borrowed: dict[int, weakref.ref[Array]] = {}  # borrowed arrays by id, each until it is freed
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-__all__ = ["Cache", "Table"]
-
 CAPACITY = 256
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from fad.core.primitive import Primitive
 from fad.core.types import Array, DType
 
-__all__ = ["cast_to"]
-
 
 @functools.lru_cache(maxsize=64)
 def cast_to(dtype: DType) -> Primitive:

@@ -44,8 +44,6 @@ import jax
 
 from fad.core.types import ArrayFunction
 
-__all__ = ["make_jit", "sleep", "without_collector"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

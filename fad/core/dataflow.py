@@ -20,8 +20,6 @@ from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_part
 from fad.core.jaxprs import is_ref, opened
 from fad.core.types import Atom, JaxEquation
 
-__all__ = ["Dataflow", "opened"]
-
 V = TypeVar("V")
 
 

@@ -31,12 +31,11 @@ import jax
 
 from fad.core.avals import struct_of
 from fad.core.collector import without_collector
-from fad.core.dataflow import Dataflow, opened
+from fad.core.dataflow import Dataflow
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import called, programs
+from fad.core.jaxprs import opened
 from fad.core.types import ArrayFunction, Atom, Aval, JaxEquation
-
-__all__ = ["COMPUTED", "READ", "DependenceRows", "dependence_rows"]
 
 # For each output, for each input, whether it depends on it.
 DependenceRows = tuple[tuple[bool, ...], ...]

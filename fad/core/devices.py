@@ -8,8 +8,6 @@ import jax
 
 from fad.errors import ArgumentError
 
-__all__ = ["device_of"]
-
 _PLATFORMS = {"cuda": "gpu", "mps": "METAL", "xla": "tpu"}
 
 

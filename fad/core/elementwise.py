@@ -12,9 +12,6 @@ from fad.core.jaxapi import called, parameters
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.types import ArrayFunction, JaxBody, JaxEquation
 
-__all__ = ["ELEMENTWISE", "is_elementwise", "is_elementwise_equation"]
-
-
 # Primitives of JAX.
 ELEMENTWISE = frozenset(
     """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt

@@ -59,8 +59,6 @@ from fad.core.types import (
     Operand,
 )
 
-__all__ = ["barrier", "jit_exact", "jit_of_small"]
-
 
 @functools.cache
 def _options_of_small_programs() -> dict[str, bool | str]:

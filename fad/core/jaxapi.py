@@ -13,57 +13,11 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.experimental import io_callback
+from jax.experimental import io_callback as io_callback
 from jax.experimental.compilation_cache import compilation_cache
 
 from fad.core import types
 from fad.core.private_names import check_version, private
-
-__all__ = [
-    "ClosedJaxpr",
-    "Jaxpr",
-    "Literal",
-    "WhileParts",
-    "Zero",
-    "array_type",
-    "at_top_level",
-    "barrier_op",
-    "batch_jaxpr",
-    "branches",
-    "call_table",
-    "called",
-    "convert_constvars_jaxpr",
-    "current_trace",
-    "define_primitive",
-    "evaluate_equation",
-    "flag_of",
-    "float0",
-    "has_rule_made_anew",
-    "instantiate_zeros",
-    "io_callback",
-    "is_committed",
-    "is_tracing",
-    "is_undefined_primal",
-    "jvp_jaxpr",
-    "keep_compiled",
-    "loop_parts",
-    "mapped_aval",
-    "new_primitive",
-    "outside_trace",
-    "parameters",
-    "programs",
-    "rules_of",
-    "run_jaxpr",
-    "scan_parts",
-    "set_current_trace",
-    "shaped_array",
-    "trace_context",
-    "varying_axes",
-    "while_parts",
-    "without_unused",
-    "zeros",
-]
-
 
 _closed: Any = jax.make_jaxpr(lambda: 0)()
 ClosedJaxpr: type[types.JaxProgram] = type(_closed)  # from JAX 0.11 on the same as `Jaxpr`

@@ -42,20 +42,6 @@ from fad.core.types import (
 # A program, None where it is valid for one call only; and whether it has one result, not a tuple.
 KnownCall = tuple[JaxProgram | None, bool]
 
-__all__ = [
-    "bind_jaxpr",
-    "calls_host",
-    "inlined_when_traced",
-    "inner_jaxprs",
-    "is_ref",
-    "jaxpr_key",
-    "map_equations",
-    "opened",
-    "parameters_key",
-    "with_programs",
-    "write_call",
-]
-
 
 def inner_jaxprs(eqn: JaxEquation) -> Iterator[JaxBody]:
     """The jaxprs in an equation."""

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["exact"]
-
 
 def exact(value: Any) -> Hashable:
     """A key of ``value``: numbers by type and bits, also inside of tuples; other things by ``==``.

@@ -43,23 +43,6 @@ from fad.errors.advice import advise
 if TYPE_CHECKING:
     from fad.core.replay_protocol import Deferred
 
-__all__ = [
-    "Level",
-    "Operation",
-    "ThreadState",
-    "bind",
-    "bodies",
-    "captured_by_jit",
-    "constants",
-    "flush",
-    "has_trace",
-    "last_level_id",
-    "restores_modes",
-    "state",
-    "with_default_state",
-]
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -17,8 +17,6 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import shaped_array
 from fad.core.types import Array, ArrayFunction, Outputs
 
-__all__ = ["conjugate", "jvp_in", "run_pullback", "vjp_in"]
-
 
 def conjugate(x: Any) -> Array:
     """Complex conjugate; real values pass untouched."""

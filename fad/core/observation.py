@@ -22,9 +22,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Observable", "Observer", "observable", "observe"]
-
-
 # Where functions are defined.
 Holder: TypeAlias = "type | types.ModuleType"
 

@@ -22,8 +22,6 @@ import time
 
 from fad.core.collector import sleep
 
-__all__ = ["pace"]
-
 
 class Pace(threading.local):
     """Per thread: whether it ``yields`` the GIL, and when it last did (``began`` to work again)."""

@@ -19,8 +19,6 @@ from fad.core.tensor import Tensor
 from fad.core.trees import PyTreeDef
 from fad.core.types import PyTree
 
-__all__ = ["HOLE", "Rest", "Static", "partition"]
-
 
 class _Hole:
     """Marks the place of a traced leaf in a `Rest`."""

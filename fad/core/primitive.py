@@ -21,7 +21,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type
 from fad.core.jaxprs import KnownCall, inlined_when_traced, write_call
-from fad.core.level import Operation, batching, bind, state
+from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.observation import observable
 from fad.core.residuals import (
@@ -37,13 +37,11 @@ from fad.core.types import (
     Mask,
     MaybeValue,
     Operand,
+    Operation,
     Outputs,
     PyTree,
     Value,
 )
-
-__all__ = ["Primitive", "VjpPlan", "as_derivative", "forget_shapes"]
-
 
 # By their ids: a WeakSet cannot be gone through while other threads add to it.
 _all: weakref.WeakValueDictionary[int, Primitive] = weakref.WeakValueDictionary()

@@ -12,8 +12,6 @@ from typing import Any
 
 import jax
 
-__all__ = ["ATTRIBUTES", "BELOW_JAX", "MINIMUM_JAX", "PRIVATE_NAMES", "check_version", "private"]
-
 MINIMUM_JAX = (0, 10, 2)
 BELOW_JAX = (0, 13)  # what is tested
 

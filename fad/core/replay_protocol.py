@@ -34,12 +34,10 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
-from fad.core.level import Level, Operation
+from fad.core.level import Level
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.tensor import Tensor
-from fad.core.types import JaxBody, MaybeValue, Operand, Outputs, PyTree, Value
-
-__all__ = ["Deferred", "NoReplay", "Part", "Replay", "Seam", "begin_trace", "seam"]
+from fad.core.types import JaxBody, MaybeValue, Operand, Operation, Outputs, PyTree, Value
 
 # An output of a node and its gradient; and several outputs.
 Sent: TypeAlias = tuple[tuple[Any, int], Value]

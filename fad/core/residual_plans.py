@@ -11,8 +11,6 @@ from fad.core.primitive import Primitive, VjpPlan, as_derivative
 from fad.core.residuals import Residuals, dependence_of_jaxpr, residuals_of
 from fad.core.types import Array, Aval
 
-__all__ = ["derived_plan"]
-
 
 class ResidualPlan(VjpPlan):
     """A plan that saves what ``found`` says; see NOTE [what a derived vjp saves]."""

@@ -50,14 +50,6 @@ from fad.core.types import (
     Outputs,
 )
 
-__all__ = [
-    "Dependence",
-    "Residuals",
-    "dependence_of_jaxpr",
-    "dependence_of_jvp",
-    "residuals_of",
-]
-
 EXPENSIVE = frozenset(
     """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
     cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fft geqrf hessenberg

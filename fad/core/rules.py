@@ -11,8 +11,6 @@ from jax.tree_util import PyTreeDef
 
 from fad.core.types import Array, ArrayFunction, Outputs
 
-__all__ = ["Rules"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:

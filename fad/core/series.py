@@ -45,15 +45,6 @@ from fad.core.jaxapi import (
 )
 from fad.core.types import Array, ArrayFunction, Atom, JaxBody, JaxEquation, JaxProgram
 
-__all__ = [
-    "Series",
-    "depends_on_point",
-    "derivative_of",
-    "evaluate_series",
-    "evaluate_with",
-    "series_of",
-]
-
 Coefficient = Array | None  # None is zero
 # Of coefficients; the first one is an array.
 Series = list[Any]

@@ -19,22 +19,6 @@ if TYPE_CHECKING:
 else:
     TensorMembers = object
 
-__all__ = [
-    "STATE",
-    "Lazy",
-    "Meta",
-    "Storage",
-    "Tensor",
-    "bottom",
-    "current_node",
-    "has_value",
-    "is_variable",
-    "lazy_tensor",
-    "new_tensor",
-    "take_over",
-    "version_of",
-]
-
 
 class Storage:
     """What all aliases of a value share.

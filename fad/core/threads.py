@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["on_new_thread"]
-
 R = TypeVar("R")
 _PAUSE = 0.1  # seconds after which a caller sees what `_raise_in` raised in its own thread
 

@@ -7,25 +7,12 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from jax import tree_util as tree_util
-from jax.tree_util import PyTreeDef
+from jax.tree_util import PyTreeDef as PyTreeDef
 
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import StructureError, describe
-
-__all__ = [
-    "PyTreeDef",
-    "broadcast_prefix",
-    "flatten",
-    "is_flat",
-    "is_leaf",
-    "map_leaves",
-    "order_of",
-    "path_names",
-    "skeleton",
-    "unflatten",
-]
 
 _ARRAYS = (Tensor, array_type)
 LEAF = tree_util.tree_structure(0)

@@ -16,39 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from fad.core.tensor import Tensor
 
-__all__ = [
-    "Array",
-    "ArrayFunction",
-    "Atom",
-    "Aval",
-    "Axes",
-    "Binder",
-    "DType",
-    "DTypeLike",
-    "DeviceLike",
-    "Dims",
-    "Expanding",
-    "GraphNode",
-    "JaxBody",
-    "JaxEquation",
-    "JaxLiteral",
-    "JaxProgram",
-    "Mask",
-    "MaybeValue",
-    "MaybeValues",
-    "Number",
-    "NumpyArray",
-    "Operand",
-    "Operation",
-    "Outputs",
-    "Params",
-    "PathLike",
-    "PyTree",
-    "Shape",
-    "Value",
-    "ViewLink",
-]
-
 # A nest of containers around values of any types: arguments and results of a user's function.
 PyTree: TypeAlias = Any
 # What an operation gives: one value, or a tuple of them where it has several. The operation says which.

@@ -35,8 +35,6 @@ from fad.core.jaxapi import (
 )
 from fad.core.types import Array
 
-__all__ = ["unrecorded", "unrecorded_p"]
-
 unrecorded_p = new_primitive("fad_unrecorded")
 
 

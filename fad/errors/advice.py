@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from types import FrameType
 
-__all__ = ["advise", "instead_of_a_number"]
-
 _NATIVE = "for a function of Tensors write fad.grad(f) (fad.vmap, fad.jit, ...), or jax.grad(fad.to_jax(f))"
 
 # Texts of errors that say so, wherever they are raised.

@@ -10,8 +10,6 @@ from types import ModuleType
 from fad.errors.suggestions import no_name, no_name_later
 from fad.errors.synonyms import instead_in_module
 
-__all__ = ["missing"]
-
 # Where a name is looked for, in order.
 _MODULES = """fad.numpy fad.numpy.linalg fad.nn fad.autograd fad.func fad.lax fad.scipy.special fad.scipy
 fad.random fad.numpy.fft fad.extend fad.testing fad.autograd.graph fad.autograd.functional fad.scipy.linalg

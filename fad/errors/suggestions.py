@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 
-__all__ = ["no_name", "no_name_later"]
-
 
 def no_name(module: str, name: str, instead: str, names: Iterable[str] = ()) -> AttributeError:
     """The AttributeError for ``module.name``.

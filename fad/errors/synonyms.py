@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import importlib
 
-__all__ = ["instead_in_module", "instead_of_attribute"]
-
 # Where a name is looked for that a module does not have: modules of fad, and of what they have the names.
 _MODULES = {
     "fad.numpy": "jax.numpy",

@@ -25,8 +25,6 @@ import jax
 
 from fad.errors.advice import advise
 
-__all__ = ["install", "is_users", "setting", "shown", "users_frames", "warn_at_users_line"]
-
 
 def _directory(package: str) -> str:
     """Where the files of a package are or would be, without importing it."""

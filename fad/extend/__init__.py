@@ -7,12 +7,12 @@ docs/extending.md shows one of each.
 """
 
 from fad.core.level import Level as Level
-from fad.core.level import Operation as Operation
 from fad.core.level import bind as bind
 from fad.core.level import map_tensors as map_outputs
 from fad.core.level import restores_modes as restores_modes
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import new_tensor as new_tensor
+from fad.core.types import Operation as Operation
 from fad.extend.operations import operation as operation
 from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor

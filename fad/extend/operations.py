@@ -21,8 +21,6 @@ from fad.errors import RuleError, describe
 from fad.functions.check_results import pair
 from fad.functions.templates import Template
 
-__all__ = ["operation"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

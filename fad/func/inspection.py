@@ -7,8 +7,6 @@ from typing import Any
 from fad.core.tensor import Tensor
 from fad.tape.recorder import ROOT, as_tensor
 
-__all__ = ["debug_unwrap"]
-
 
 def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
     """What the Tensor of a running transform wraps.

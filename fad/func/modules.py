@@ -19,8 +19,6 @@ from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.views.make_view import detach
 
-__all__ = ["functional_call", "stack_module_state"]
-
 
 def functional_call(
     module: Callable[..., PyTree],

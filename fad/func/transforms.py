@@ -10,8 +10,6 @@ from fad.core.types import PyTree
 from fad.errors import GradientError
 from fad.transforms import batching, functionalization, reverse
 
-__all__ = ["functionalize", "grad_and_value", "vmap"]
-
 
 def grad_and_value(
     f: Callable[..., PyTree], argnums: int | Sequence[int] = 0, has_aux: bool = False

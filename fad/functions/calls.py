@@ -46,8 +46,6 @@ from fad.tape.anomaly import remember
 from fad.tape.graph import alias
 from fad.tape.recorder import RecordingLevel, detached
 
-__all__ = ["FunctionOp", "Ran", "check_unchanged"]
-
 
 class Ran:
     """What a call left when it ran.

@@ -27,17 +27,6 @@ from fad.tape.node_step import is_broadcast, sum_to
 from fad.tape.recorder import ROOT
 from fad.views.make_view import chain_from, peer_chain_from
 
-__all__ = [
-    "as_value",
-    "batched_outputs",
-    "check_value",
-    "directions_of",
-    "gradients",
-    "lowered",
-    "pair",
-    "views_among",
-]
-
 _VALUES = (Tensor, jax.Array)
 
 

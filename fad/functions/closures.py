@@ -21,18 +21,6 @@ from fad.tape.running import running
 if TYPE_CHECKING:
     from fad.functions.user_rules import UserRules
 
-__all__ = [
-    "checked_arrays",
-    "closure_error",
-    "host_error",
-    "is_plain",
-    "is_tracer",
-    "layers",
-    "noting_leaves",
-    "numbers_suffice",
-    "without_leaves",
-]
-
 
 class noting_leaves:
     """A block around a body; gives the Tensors on which ``requires_grad_`` was called in it."""

@@ -38,8 +38,6 @@ from fad.functions.rules import Directions, Grads, Needs, Outcome, Saved, Values
 from fad.functions.templates import Template
 from fad.functions.user_rules import UserRules
 
-__all__ = ["JaxRules"]
-
 # What may stay on ctx from one trace to the next: it cannot refer to the trace.
 _CONSTANT = (Ref, type(None), *INERT, float, complex, np.ndarray, np.generic)
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 else:
     Saved = typing.TypeVar("Saved")
 
-__all__ = ["Context", "Notes", "Ref", "VmapInfo", "marked", "ref"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class VmapInfo:

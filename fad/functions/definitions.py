@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from fad.functions.nodes import FunctionNode
     from fad.functions.user_rules import UserRules
 
-__all__ = [
-    "RULES",
-    "SETTINGS",
-    "FunctionClass",
-    "Signature",
-    "arity",
-    "checked_signature",
-    "defines",
-    "has_rules",
-]
-
 RULES = ("forward", "setup_context", "vjp", "backward", "jvp", "jet", "vmap", "sparsity")
 SETTINGS = ("generate_vmap_rule", "jax_rules", "is_traceable")
 

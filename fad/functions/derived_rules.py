@@ -32,8 +32,6 @@ from fad.functions.rules import (
 from fad.functions.templates import Template, split
 from fad.levels.batch import BatchLevel
 
-__all__ = ["BatchedRules", "DerivativeRules"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DerivativeRules(CallRules):

@@ -27,8 +27,6 @@ from fad.functions.user_rules import UserRules
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 
-__all__ = ["call"]
-
 
 def call(
     cls: FunctionClass, args: Sequence[object], signature: Signature

@@ -45,8 +45,6 @@ from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
 from fad.levels.randomness import draws, note_call
 
-__all__ = ["call", "is_traced"]
-
 call_p = new_primitive("fad_call", expensive=True)
 
 

@@ -26,8 +26,6 @@ from fad.tape.recorder import ROOT
 from fad.tape.saved import raise_released, versions_of
 from fad.tape.saving_node import SavedTensor, SavingNode
 
-__all__ = ["FunctionNode"]
-
 
 class FunctionNode(SavingNode):
     """A recorded call of a Function: its vjp rule runs in the backward pass.

@@ -23,8 +23,6 @@ from fad.functions.templates import Template, split
 from fad.tape.grad_mode import no_grad
 from fad.views.make_view import stop_gradient
 
-__all__ = ["once_differentiable"]
-
 
 def once_differentiable(vjp: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Decorator for a vjp (backward) rule whose result must not be differentiated again.

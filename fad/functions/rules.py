@@ -57,21 +57,6 @@ from fad.levels.jvp import JvpLevel
 from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel
 
-__all__ = [
-    "CallRules",
-    "Directions",
-    "Grads",
-    "Needs",
-    "Outcome",
-    "Saved",
-    "Values",
-    "pull_through",
-    "push_through",
-    "transpose_pullback",
-    "transpose_pushforward",
-]
-
-
 Values: TypeAlias = Sequence[
     Any
 ]  # inputs or outputs of a call, of any level; None: no rule reads it

@@ -17,8 +17,6 @@ from fad.core.types import Aval, PyTree, Value
 from fad.errors import RuleError, describe
 from fad.views.chains import Step
 
-__all__ = ["ARRAYS", "SCALARS", "SINGLE", "Marks", "Template", "View", "is_array", "split"]
-
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.inexact)
 SCALARS = (*ARRAYS, np.generic, float, complex)
 

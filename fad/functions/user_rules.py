@@ -46,9 +46,6 @@ from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
 
-__all__ = ["HOST_ERRORS", "UserRules"]
-
-
 # What a body raises when it reads a traced, batched or tracked value as a number.
 HOST_ERRORS = (
     HostValueError,

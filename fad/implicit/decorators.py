@@ -28,8 +28,6 @@ from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, has_tensor, leave, lower
 from fad.views.stop_gradient import stopped
 
-__all__ = ["custom_argmin", "custom_fixed_point", "custom_root", "differentiable"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -55,16 +55,6 @@ from fad.implicit.products import multiply
 from fad.implicit.systems import System, in_words
 from fad.levels.staged import StagedLevel, in_body, stage
 
-__all__ = [
-    "KINDS",
-    "OPERANDS",
-    "Equation",
-    "JacobianProduct",
-    "Kind",
-    "check_finite",
-    "staged",
-]
-
 Leaves = Sequence[Any]
 OPERANDS = (Tensor, jax.Array, np.ndarray, np.inexact, float, complex)
 

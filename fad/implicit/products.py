@@ -22,8 +22,6 @@ from fad.core.jaxapi import Zero, define_primitive, instantiate_zeros, new_primi
 from fad.core.types import Array, PyTree, Value
 from fad.implicit.systems import Leaves, Map
 
-__all__ = ["Product", "multiply"]
-
 
 class Product(Protocol):
     """A hashable function of (point, vector), of which only the vector is linear; both in leaves.

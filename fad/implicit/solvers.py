@@ -25,8 +25,6 @@ from fad.implicit.systems import GROSS, distance, largest, library, system_of, w
 from fad.transforms.boundary import enter, has_tensor, leave, lower
 from fad.views.stop_gradient import stopped
 
-__all__ = ["argmin", "fixed_point", "linear_solve", "root"]
-
 STEPS = 1000
 
 _ROOT_FINDERS = ("AbstractRootFinder", "AbstractLeastSquaresSolver", "AbstractMinimiser")

@@ -18,17 +18,6 @@ from fad.core.partition import Static
 from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
 
-__all__ = [
-    "GROSS",
-    "System",
-    "distance",
-    "in_words",
-    "largest",
-    "library",
-    "system_of",
-    "where",
-]
-
 GROSS = 1e-2  # of the largest element: more than rounding explains
 
 Leaves = Sequence[Any]

@@ -18,17 +18,6 @@ from fad.errors import HostValueError, LevelError, StructureError, describe
 from fad.errors.advice import instead_of_a_number
 from fad.tape.recorder import RecordingLevel
 
-__all__ = [
-    "RANDOMNESS",
-    "BatchLevel",
-    "batch_levels",
-    "bind_collective",
-    "broadcast",
-    "lanes_among",
-    "lanes_of",
-    "move_axis",
-]
-
 
 class Draws(NamedTuple):
     """How lanes draw: ``strict``, not with a key that all share; ``by_lane``, with their number folded in."""

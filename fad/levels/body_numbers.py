@@ -32,8 +32,6 @@ from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.types import Operand, PyTree
 
-__all__ = ["Body", "body_of_code", "code_of", "is_number"]
-
 PROGRAMS = 32  # kept for one code, and operands of the same avals
 
 # Numbers of Python of which another value may come; of a bool there is one other.

@@ -13,17 +13,6 @@ import numpy as np
 
 from fad.core.types import Array, NumpyArray
 
-__all__ = [
-    "JacobianRows",
-    "RowPattern",
-    "added",
-    "aligned",
-    "coordinates",
-    "dense_pattern",
-    "has_duplicates",
-    "smallest",
-]
-
 # NOTE [rows of Jacobians]
 #
 #     f = fad.laplacian(lambda x: fnp.sum(fnp.tanh(x)))

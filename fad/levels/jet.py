@@ -16,8 +16,6 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, Aval, MaybeValue, Operand, Operation, Outputs, Value
 from fad.tape.recorder import RecordingLevel
 
-__all__ = ["JetLevel", "scaled"]
-
 
 class JetLevel(RecordingLevel):
     """Taylor mode: each Tensor has a primal (``value``), and a tuple of the next coefficients of its series

@@ -10,8 +10,6 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Aval, MaybeValue, Operand, Operation, Outputs
 from fad.tape.recorder import RecordingLevel
 
-__all__ = ["JvpLevel", "switch"]
-
 
 class _Switch:
     """``used``: some thread has switched tangents off or on, so that the state of threads has to be read."""

@@ -50,8 +50,6 @@ from fad.levels.row_rules import (
 )
 from fad.tape.recorder import RecordingLevel
 
-__all__ = ["LaplacianLevel"]
-
 # NOTE [forward Laplacians]
 #
 #     f = lambda x: fnp.sum(x**3)

@@ -35,16 +35,6 @@ from fad.core.types import JaxBody, JaxEquation, Operand, Operation, Outputs
 from fad.errors import LevelError
 from fad.levels.batch import BatchLevel, batch_levels, lanes_of
 
-__all__ = [
-    "bind_random",
-    "check_draws",
-    "differs",
-    "drawing_levels",
-    "draws",
-    "note_call",
-    "note_draw",
-]
-
 draw_p = new_primitive("fad_draw")  # gives its key back
 define_primitive(
     draw_p,

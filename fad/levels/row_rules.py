@@ -23,8 +23,6 @@ from fad.levels.jacobian_rows import (
     smallest,
 )
 
-__all__ = ["kept_axes", "rearranged", "rows_of_product", "rows_of_sum", "sum_of_row_products"]
-
 # NOTE [operations on rows]
 #
 #     f = fad.laplacian(lambda x: fnp.sum(fnp.tanh(jnp.ones((7, 400)) @ x)))

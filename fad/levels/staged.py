@@ -69,9 +69,6 @@ from fad.tape.anomaly import reported_as_one
 from fad.tape.captures import Captures
 from fad.tape.recorder import ROOT, RecordingLevel
 
-__all__ = ["StagedLevel", "call_with_bodies", "in_body", "stage"]
-
-
 STOP_GRADIENT = Primitive("stop_gradient", jax.lax.stop_gradient, deferrable=True)
 
 

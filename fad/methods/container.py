@@ -12,8 +12,6 @@ from fad.views.copying import CLONE, deep_copy, reduce, shallow_copy
 from fad.views.indexing import At, get_item, items
 from fad.views.inplace import set_item
 
-__all__ = ["MEMBERS"]
-
 
 def _len(self: Tensor) -> int:
     if not self.shape:

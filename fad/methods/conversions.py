@@ -17,8 +17,6 @@ from fad.core.types import DeviceLike, DTypeLike, Operand, PyTree
 from fad.views.addresses import is_contiguous
 from fad.views.copying import CLONE
 
-__all__ = ["MEMBERS"]
-
 # Method -> dtype. Without 64 bits (``jax_enable_x64``), JAX has those of 32 bits in place of wider ones.
 DTYPES = {
     "bfloat16": "bfloat16",

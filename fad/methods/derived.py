@@ -11,8 +11,6 @@ from fad.core.types import PyTree
 from fad.errors import ArgumentError
 from fad.methods.names import COPIES, ELEMENTWISE, METHODS, Where, method_of, say
 
-__all__ = ["MEMBERS"]
-
 # What to write for a call that NumPy does not have and PyTorch has.
 HINTS = {
     "max": "for the greater of two elements, write x.maximum(y)",

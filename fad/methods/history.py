@@ -24,8 +24,6 @@ from fad.views.duals import DualLink
 from fad.views.inplace import replace
 from fad.views.make_view import detach, same_view, shares, stop_gradient
 
-__all__ = ["MEMBERS"]
-
 
 def _is_leaf(self: Tensor) -> bool:
     """Whether no recorded operation produced it."""

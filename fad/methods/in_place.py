@@ -17,8 +17,6 @@ from fad.views.index_forms import parse_index
 from fad.views.indexing import updater
 from fad.views.inplace import replace, set_item, write
 
-__all__ = ["IN_PLACE", "OPERATORS"]
-
 # Augmented assignment -> function of fad.numpy.
 OPERATORS = {
     "iadd": "add",

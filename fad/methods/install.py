@@ -27,9 +27,6 @@ from fad.methods import (
 )
 from fad.methods.in_place import IN_PLACE
 from fad.tape.recorder import ROOT
-from fad.views.make_view import stop_gradient
-
-__all__ = ["asarray", "stop_gradient", "tensor"]
 
 
 def tensor(

@@ -16,17 +16,6 @@ from fad.arrays.torch_operations import FORMS
 from fad.core.tensor import Tensor
 from fad.core.types import Binder, PyTree
 
-__all__ = [
-    "COPIES",
-    "ELEMENTWISE",
-    "IN_PLACE_ALONE",
-    "METHODS",
-    "Where",
-    "find",
-    "method_of",
-    "say",
-]
-
 Where = tuple[ModuleType, str]
 
 

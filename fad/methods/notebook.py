@@ -14,8 +14,6 @@ from fad.core.tensor import Tensor
 from fad.errors import HostValueError, LevelError
 from fad.methods.values import facts, unwrap
 
-__all__ = ["MEMBERS", "colored", "data_uri", "png", "shrunk"]
-
 _SMALL = 8  # values in a row that need no picture
 _LARGE = 1 << 24  # elements of which no picture is made: it would take long
 _SLICES = 8  # of an array with more than two dimensions

@@ -20,8 +20,6 @@ from fad.methods.names import method_of
 from fad.views.inplace import replace, write
 from fad.views.make_view import same_view
 
-__all__ = ["MEMBERS"]
-
 _USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer
 _OPERANDS = (float, int, array_type, Tensor, complex, np.ndarray, np.generic, jax.Array)
 _BINARY = {

@@ -19,8 +19,6 @@ from fad.errors import attribute, describe
 from fad.methods.values import unwrap
 from fad.views.copying import CLONE
 
-__all__ = ["MEMBERS"]
-
 
 def _astype(
     self: Tensor,

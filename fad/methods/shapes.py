@@ -21,9 +21,6 @@ from fad.views.chains import Step, ViewOp, Write
 from fad.views.copying import CLONE
 from fad.views.make_view import bind_view, view_binder
 
-__all__ = ["MEMBERS"]
-
-
 # The relation to a base
 
 

@@ -9,8 +9,6 @@ from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, describe
 from fad.views.shapes_in_place import become_view
 
-__all__ = ["MEMBERS"]
-
 
 def _transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swap two dimensions in place, as ``torch.Tensor.transpose_``; `swapaxes_`, `swapdims_` are the same."""

@@ -15,8 +15,6 @@ from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, attribute, describe
 from fad.views.copying import CLONE
 
-__all__ = ["MEMBERS"]
-
 
 def _sizes(sizes: tuple[int | Sequence[int], ...]) -> tuple[PyTree, ...]:
     """What is given as ``f(2, 3)`` or ``f((2, 3))``."""

@@ -26,8 +26,6 @@ from fad.errors.tracebacks import warn_at_users_line
 from fad.tape.recorder import ROOT
 from fad.views.aliases import has_error
 
-__all__ = ["MEMBERS", "facts", "is_tracked", "unwrap"]
-
 
 def unwrap(x: Operand, what: str = "") -> Any:
     """The bare primal value of a Tensor, under grad and jvp levels; ``what`` reads it, in messages.

@@ -30,8 +30,6 @@ from fad.tape.anomaly import mode
 from fad.tape.graph import AccumulateGrad, Node
 from fad.tape.recorded_node import RecordedNode
 
-__all__ = ["Collector", "close_target", "collector", "open_target"]
-
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
 

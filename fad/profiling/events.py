@@ -9,8 +9,6 @@ from typing import Self
 
 from fad.tape.running import running
 
-__all__ = ["FREED", "KEPT", "LEFT", "MADE", "Change", "Event", "Target", "now"]
-
 now: Callable[[], int] = time.perf_counter_ns
 
 

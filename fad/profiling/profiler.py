@@ -15,8 +15,6 @@ from fad.profiling.events import Event, Target, now
 from fad.profiling.reports import Memory, Rows, chrome_trace, in_time, pairs
 from fad.tape.running import running
 
-__all__ = ["profile", "record_function"]
-
 _PICTURES = {".svg", ".png", ".pdf"}
 
 

@@ -12,8 +12,6 @@ from fad.core.types import PathLike
 from fad.errors import ArgumentError, MissingLibrary
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Change, Event
 
-__all__ = ["Memory", "Row", "Rows", "chrome_trace", "in_bytes", "in_time", "pairs"]
-
 
 def in_time(ns: float) -> str:
     """A time in words: "3.2 ms"."""

@@ -55,8 +55,6 @@ from fad.tape.edges import edge_to_operation
 from fad.tape.graph import Node
 from fad.tape.recorder import ROOT, RecordingLevel
 
-__all__ = ["Buffer", "execute", "is_unobserved"]
-
 
 class Buffer:
     """The operations of a transform's function, or of a step of the eager tape, since the last flush.

@@ -41,8 +41,6 @@ from fad.tape.recorded_node import RecordedNode, spread
 from fad.tape.recorder import PrimitiveNode
 from fad.tape.saved import SavedView, versions_of
 
-__all__ = ["backward", "policy", "structures"]
-
 LARGEST = 1500  # nodes in one compiled pass
 
 Edges = Sequence[tuple[Node, int]]

@@ -17,18 +17,6 @@ from fad.replay.settings import aval_id, is_small
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT, RecordingLevel
 
-__all__ = [
-    "FOREIGN",
-    "Input",
-    "Past",
-    "as_captured",
-    "copy_known",
-    "handle_of",
-    "is_untouched",
-    "is_value",
-]
-__all__ += ["look", "out_of_date", "outer_level_defers", "owner_of", "parts_below", "version_at"]
-
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
 
 

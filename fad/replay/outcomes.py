@@ -21,8 +21,6 @@ from fad.replay.program import Program
 from fad.replay.settings import LARGE
 from fad.tape.recorder import ROOT, PrimitiveNode, RecordingLevel
 
-__all__ = ["Known", "forget_outcomes", "made_of", "outcome_of", "use_of"]
-
 # What is known of an argument: its layout, and its aval as its level shows it.
 Known = tuple[Hashable, Aval]
 

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
     Make = Callable[[], Program]
 
-__all__ = ["Ending", "Policy", "Use", "at_once", "ends_segment", "is_step_due", "steps_begun"]
-__all__ += ["SHORT", "fresh_in", "repays_whole", "repeats_of_pass"]
-
 FAILURES = 4  # after which a program is given up
 REPEATS = 2  # times that a stretch ends in the same way before a program is made of it
 PASSES = 4  # times that a backward pass of single nodes repeats before a program is made of it

@@ -37,8 +37,6 @@ from fad.core.pace import pace
 from fad.core.types import Operand, Outputs, PyTree
 from fad.replay.policy import at_once
 
-__all__ = ["Program", "worker"]
-
 LONGEST_QUEUE = 256  # programs queued for compiling; others are submitted again at a later call
 
 

@@ -40,8 +40,6 @@ from fad.tape.running import running
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
 
-__all__ = ["ProgramNode", "fill", "parts_of"]
-
 _opening = threading.RLock()
 
 

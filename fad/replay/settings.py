@@ -15,8 +15,6 @@ from fad.core.caches import Table
 from fad.core.jaxapi import array_type, is_committed
 from fad.core.threads import on_new_thread
 
-__all__ = ["LARGE", "aval_id", "in_context", "is_small", "settings_number"]
-
 T = TypeVar("T")
 
 LARGE = 1 << 14  # elements: an array of so many is no part of a trace

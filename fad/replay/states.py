@@ -25,8 +25,6 @@ from fad.replay.program import Program
 if TYPE_CHECKING:
     from fad.replay.buffer import Buffer
 
-__all__ = ["Root", "State", "next_state", "origin_of", "referenced", "root_of", "tree"]
-
 CAPACITY = 1 << 14  # states, roots and endings remembered
 
 

@@ -23,8 +23,6 @@ from fad.tape.recorder import ROOT, PrimitiveNode
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
 
-__all__ = ["Cells", "Places", "Stretch"]
-
 T = TypeVar("T")
 # Numbers of outputs of a stretch, or of inputs.
 Places: TypeAlias = Sequence[int]

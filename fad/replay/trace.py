@@ -52,8 +52,6 @@ from fad.replay.writes import Writes
 from fad.tape.recorder import ROOT
 from fad.tape.saved import UNCHANGED
 
-__all__ = ["Trace", "open_step", "open_trace"]
-
 
 class _Pass(NamedTuple):
     """A backward pass after the operations of a trace, see `fad.core.replay_protocol.Deferred.finish`.

@@ -36,8 +36,6 @@ from fad.views.stop_gradient import stopped
 if TYPE_CHECKING:
     from fad.replay.stretch import Stretch
 
-__all__ = ["Writes", "note_written"]
-
 
 def note_written(t: Tensor) -> None:
     """Tell the node of which ``t`` is an output that this was written to."""

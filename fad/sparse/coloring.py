@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Coloring", "best_coloring", "column_coloring", "star_coloring"]
-
 _MASKS = 2e8  # bits: more orders are tried only where the sets of colours stay below that
 _TRIES = 400  # guesses of a colouring of a grid
 _SAMPLE = 64  # rows on which they are checked first

@@ -13,8 +13,6 @@ from fad.core.jaxapi import parameters
 from fad.core.types import JaxEquation
 from fad.sparse.entries import Entries, check, send, take, unite
 
-__all__ = ["convolution"]
-
 
 def convolution(
     eqn: JaxEquation, sets: Sequence[Entries | None], known: Sequence[Any], width: int

@@ -16,8 +16,6 @@ from fad.functions.rules import CallRules
 from fad.functions.user_rules import UserRules
 from fad.sparse.given import Pairs, pairs_of
 
-__all__ = ["declared"]
-
 
 def declared(rules: CallRules, avals: Sequence[Aval], out: Aval) -> list[Pairs | None] | None:
     """On which elements of each operand the output of a call depends.

@@ -15,8 +15,6 @@ from fad.sparse.formats import check_format
 from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative
 from fad.sparse.sparse_pattern import SparsePattern
 
-__all__ = ["sparse_hessian", "sparse_jacobian", "sparse_pattern", "sparsity"]
-
 
 def sparsity(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
     """Which entries of the Jacobian of ``f`` may differ from 0, for any values of its arguments.

@@ -8,8 +8,6 @@ import numpy as np
 
 from fad.errors import StructureError
 
-__all__ = ["MOST", "Entries", "couple", "send", "take", "unite"]
-
 Entries = np.ndarray  # int64, sorted, each once
 
 MOST = 50_000_000  # entries of a pattern

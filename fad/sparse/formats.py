@@ -16,8 +16,6 @@ from fad.core.tensor import Tensor
 from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, HostValueError, MissingLibrary
 
-__all__ = ["FORMATS", "Block", "check_format"]
-
 
 class Block:
     """Where the entries of one block of a derivative are: of one output by one argument.

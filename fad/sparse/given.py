@@ -14,8 +14,6 @@ from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import FadError, StructureError, describe
 
-__all__ = ["Leaf", "Pairs", "entries_given", "offsets", "pairs_of", "sizes"]
-
 Leaf = tuple[str, tuple[int, ...]]  # the name of an array in messages, and its shape
 Pairs = tuple[np.ndarray, np.ndarray]  # of elements of the output and of an input
 NOTHING: Pairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))

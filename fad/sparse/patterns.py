@@ -17,15 +17,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.dataflow import Dataflow, opened
+from fad.core.dataflow import Dataflow
 from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
-from fad.core.jaxprs import is_ref
+from fad.core.jaxprs import is_ref, opened
 from fad.core.types import Aval, JaxEquation, JaxProgram
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
-
-__all__ = ["pattern_of"]
 
 Value = tuple["Entries | None", "Constant | None"]
 

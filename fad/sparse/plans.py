@@ -50,8 +50,6 @@ from fad.transforms.forward import push_forward
 from fad.transforms.jacobians import check_jacobian
 from fad.transforms.reverse import gradient_function, vjp
 
-__all__ = ["HESSIAN", "JACOBIAN", "Derivative"]
-
 JACOBIAN, HESSIAN = "sparse_jacobian", "sparse_hessian"
 
 

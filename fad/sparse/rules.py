@@ -20,8 +20,6 @@ from fad.core.types import Aval, JaxEquation
 from fad.sparse.convolutions import convolution
 from fad.sparse.entries import Entries, couple, send, take, unite
 
-__all__ = ["RULES", "Constant", "Rule", "couples"]
-
 
 class Constant:
     """A value that is the same at each call. It is computed when a rule asks for it."""

@@ -16,8 +16,6 @@ from fad.errors import ArgumentError, StructureError
 from fad.sparse.coloring import Coloring, best_coloring
 from fad.sparse.given import Leaf, offsets
 
-__all__ = ["SparsePattern"]
-
 _VERSION = 1  # of the format of files
 
 

@@ -16,8 +16,6 @@ from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, alias
 from fad.tape.handles import call_observer, host_for, name_of
 
-__all__ = ["ADD", "accumulate", "add_to_grad"]
-
 ADD = Primitive("add", jnp.add, deferrable=True)
 _adding = threading.RLock()
 

@@ -24,19 +24,6 @@ from fad.errors.tracebacks import users_frames
 from fad.tape.graph import Node
 from fad.tape.running import running
 
-__all__ = [
-    "detect_anomaly",
-    "emit_trace",
-    "has_nan",
-    "mode",
-    "observed_nodes",
-    "remember",
-    "reported_as_one",
-    "set_detect_anomaly",
-    "watched_call",
-    "watched_node",
-]
-
 
 class _Mode:
     """What is watched; one for the process, as in PyTorch.

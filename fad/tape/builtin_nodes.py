@@ -31,20 +31,6 @@ from fad.tape.graphs_by_hand import (
 )
 from fad.tape.recorder import as_tensor
 
-__all__ = [
-    "CopyBackwards",
-    "DelayedError",
-    "Error",
-    "Gather",
-    "GraphRoot",
-    "Identity",
-    "NotImplemented",
-    "Scatter",
-    "TraceableNode",
-    "UndefinedGrad",
-    "UndefinedGradBackward",
-]
-
 
 class TraceableNode(Node):
     """A node that is declared pure: it may be part of a compiled backward pass.

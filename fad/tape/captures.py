@@ -5,8 +5,6 @@ from __future__ import annotations
 from fad.core.tensor import Tensor, version_of
 from fad.tape.graph import alias
 
-__all__ = ["Captures"]
-
 
 class Captures:
     """Tensors from outside that a body has used, each in the state at its first use, in order."""

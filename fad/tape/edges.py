@@ -12,15 +12,6 @@ from fad.core.types import DType
 if TYPE_CHECKING:
     from fad.tape.graph import Node
 
-__all__ = [
-    "Edge",
-    "GradientEdge",
-    "InputMetadata",
-    "edge_to_operation",
-    "edges_of_operations",
-    "pair",
-]
-
 
 class Edge(NamedTuple):
     """Where a gradient goes: number ``input_nr`` of the gradients that ``node`` takes.

@@ -20,9 +20,6 @@ from fad.tape.engine import ONES_LIKE
 from fad.tape.graph import Node, gradient_edge
 from fad.tape.node_step import level_of
 
-__all__ = ["as_list", "edges_of", "inputs_outside", "roots_of"]
-
-
 _SINGLE = (
     GradientEdge,
     Edge,

@@ -31,8 +31,6 @@ from fad.tape.recorded_node import RecordedNode, spread
 from fad.tape.recorder import ROOT, PrimitiveNode
 from fad.tape.running import running
 
-__all__ = ["ONES_LIKE", "UNIT_COTANGENT", "ZEROS_LIKE", "pull_back", "queue_callback", "run"]
-
 
 def _filled(name: str, number: int) -> Primitive:
     """A Primitive that gives ``number`` in the shape, dtype and sharding of its argument.

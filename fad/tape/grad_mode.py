@@ -37,16 +37,6 @@ from fad.core.tensor import Tensor, meta_of, storage_of
 from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
 
-__all__ = [
-    "enable_grad",
-    "inference_mode",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "mark_inference",
-    "no_grad",
-    "set_grad_enabled",
-]
-
 F = TypeVar("F", bound=Callable[..., object])
 
 

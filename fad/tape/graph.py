@@ -19,8 +19,6 @@ from fad.tape.edges import Edge, Indices, InputMetadata, NextEdge, edges_of_oper
 from fad.tape.handles import RemovableHandle, host_for
 from fad.tape.running import running
 
-__all__ = ["AccumulateGrad", "Node", "accumulator_of", "alias", "gradient_edge", "node_of"]
-
 
 class NodeExtra:
     """What only few nodes have: hooks, metadata, a description of what they take, a lock.

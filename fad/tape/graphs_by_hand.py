@@ -19,20 +19,6 @@ from fad.tape.edges import Edge, GradientEdge, edge_to_operation
 from fad.tape.graph import Node, gradient_edge
 from fad.tape.running import running
 
-__all__ = [
-    "any_variable_requires_grad",
-    "collect_next_edges",
-    "create_gradient_edge",
-    "current_node",
-    "edges_at",
-    "get_gradient_edge",
-    "is_recorded",
-    "pass_through",
-    "set_history",
-    "top_level",
-    "without_history",
-]
-
 
 def create_gradient_edge(t: Tensor) -> Edge:
     """The edge along which the gradient of ``t`` flows: into its ``grad_fn``, or its accumulator.

@@ -12,15 +12,6 @@ from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, Value
 from fad.errors import GradientError, describe
 
-__all__ = [
-    "RemovableHandle",
-    "call_hook",
-    "call_observer",
-    "host_for",
-    "name_of",
-    "refuse_in_traced_code",
-]
-
 
 class RemovableHandle:
     """What registering a hook gives; ``remove()`` takes the hook away, any number of times.

@@ -40,16 +40,6 @@ from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for
 from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
 
-__all__ = [
-    "call_post_hooks",
-    "call_pre_hooks",
-    "call_tensor_hooks",
-    "register_hook",
-    "register_multi_grad_hook",
-    "register_post_accumulate_grad_hook",
-    "retain_grad",
-]
-
 Gradients: TypeAlias = tuple[MaybeValue, ...]
 
 

@@ -26,8 +26,6 @@ from fad.tape.recorded_node import RecordedNode, spread
 from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
 from fad.tape.saved import raise_released
 
-__all__ = ["is_broadcast", "level_of", "reach_leaf", "release_by_hand", "step", "sum_to"]
-
 
 def step(
     node: Node,

@@ -18,8 +18,6 @@ from fad.tape.handles import refuse_in_traced_code
 
 T = TypeVar("T")
 
-__all__ = ["UNCHANGED", "PackedValue"]
-
 
 def _unchanged(t: Tensor) -> Tensor:
     return t

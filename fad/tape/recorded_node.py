@@ -15,8 +15,6 @@ from fad.core.tensor import Tensor, bottom
 from fad.core.types import MaybeValue, Operand, Outputs
 from fad.tape.graph import Node
 
-__all__ = ["RecordedNode", "node_name", "spread"]
-
 
 class RecordedNode(Observable, Node):
     """The node of a recorded operation: `run` does the work, `apply` is for the user's calls."""

@@ -31,8 +31,6 @@ from fad.tape.running import running
 from fad.tape.saved import keep_bases, versions_of
 from fad.tape.saving_node import SavingNode
 
-__all__ = ["ROOT", "GradLevel", "PrimitiveNode", "RecordingLevel", "as_tensor"]
-
 
 class PrimitiveNode(SavingNode):
     """A recorded call of a Primitive."""

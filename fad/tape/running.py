@@ -12,8 +12,6 @@ from fad.core.tensor import Tensor
 if TYPE_CHECKING:
     from fad.tape.graph import Node
 
-__all__ = ["running"]
-
 
 class _Running(threading.local):
     """What a thread keeps of graphs.

@@ -29,19 +29,6 @@ from fad.errors import GradientError, describe
 from fad.tape.graph import Node
 from fad.tape.packing import UNCHANGED
 
-__all__ = [
-    "SavedView",
-    "allow_mutation_on_saved_tensors",
-    "check_versions",
-    "disable_saved_tensors_hooks",
-    "keep_bases",
-    "raise_released",
-    "raise_written",
-    "save_on_cpu",
-    "saved_tensors_hooks",
-    "versions_of",
-]
-
 LARGE = 1 << 11  # elements of a view: smaller ones are kept as they are, as a rule
 
 

@@ -38,8 +38,6 @@ from fad.tape.saved import (
     versions_of,
 )
 
-__all__ = ["SavedTensor", "SavingNode"]
-
 _ARRAYS = (Tensor, jax.Array, np.ndarray)
 
 

@@ -17,15 +17,6 @@ from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
-__all__ = [
-    "batched",
-    "jvp_of_vmap",
-    "nested",
-    "vjp_of_vmap",
-    "vmap_of_jvp",
-    "vmap_of_vjp",
-]
-
 Violations = Iterator[Violation]
 Dims = tuple[int | None, ...]
 SIZE = 3

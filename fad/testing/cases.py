@@ -28,18 +28,6 @@ from fad.testing.finite_differences import random_like
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
-__all__ = [
-    "Case",
-    "NotChecked",
-    "RuleCall",
-    "Subject",
-    "Violation",
-    "like",
-    "returned",
-    "watched",
-    "watched_calls",
-]
-
 HERE = "fad.testing"
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic)
 

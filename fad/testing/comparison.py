@@ -11,8 +11,6 @@ from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.tensor import Tensor
 
-__all__ = ["assert_close", "bare", "difference"]
-
 
 def bare(tree: Any) -> Any:
     """``tree`` with its Tensors and arrays as NumPy arrays.

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["coordinates", "directional", "inner", "jacobian", "random_like"]
-
 Values = list[np.ndarray]
 Fn = Callable[[Values], Values]
 

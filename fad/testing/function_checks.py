@@ -14,8 +14,6 @@ from fad.functions.definitions import has_rules
 from fad.testing import batch_laws, laws, order_laws
 from fad.testing.cases import Case, NotChecked, Subject, Violation
 
-__all__ = ["LAWS", "Law", "LawError", "Report", "check_function"]
-
 
 class LawError(FadError, AssertionError):
     """A Function breaks a law. ``report`` says which, and what was checked.

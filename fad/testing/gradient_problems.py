@@ -16,8 +16,6 @@ from fad.errors import FadError, describe
 from fad.methods.install import tensor
 from fad.testing.comparison import bare
 
-__all__ = ["GradcheckError", "Problem", "problem_of"]
-
 
 class GradcheckError(FadError):
     """A derivative is not what finite differences say.

@@ -37,23 +37,6 @@ from fad.transforms.jacobians import jacfwd
 from fad.transforms.linearization import linearize
 from fad.transforms.reverse import vjp
 
-__all__ = [
-    "adjoint",
-    "deterministic",
-    "dtype",
-    "eager_tape",
-    "linear",
-    "masks",
-    "no_mutation",
-    "none_gradients",
-    "primal",
-    "pullback",
-    "pushforward",
-    "saved_values",
-    "sparsity_rule",
-    "unused_outputs",
-]
-
 Violations = Iterator[Violation]
 
 

@@ -19,8 +19,6 @@ from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 
-__all__ = ["OperationError", "check_operation"]
-
 
 class OperationError(FadError, AssertionError):
     """A hand-written rule of an operation gives something else than the derived one.

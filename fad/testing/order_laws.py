@@ -35,17 +35,6 @@ from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
 from fad.transforms.taylor import jet
 
-__all__ = [
-    "along_curves",
-    "broadcasting",
-    "compiled",
-    "higher_orders",
-    "missing_sums",
-    "native",
-    "second_order",
-    "shapes",
-]
-
 Violations = Iterator[Violation]
 Fn = Callable[[list[Any]], list[Any]]
 

@@ -17,8 +17,6 @@ from fad.testing.finite_differences import random_like
 from fad.transforms.forward import push_forward
 from fad.transforms.jacobians import jacfwd, jacrev
 
-__all__ = ["SparsityError", "check_sparse"]
-
 _SHOWN = 4  # entries in a message
 
 

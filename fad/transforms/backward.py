@@ -23,8 +23,6 @@ from fad.tape.hooks import retain_grad
 from fad.tape.node_step import level_of
 from fad.tape.running import running
 
-__all__ = ["backward", "grad"]
-
 Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
 Key = TypeVar("Key")
 

@@ -34,8 +34,6 @@ from fad.views.batched_views import BatchedView, view_of_argument
 from fad.views.copying import handle
 from fad.views.make_view import shares
 
-__all__ = ["vmap"]
-
 
 class _Default(int):
     """The number that a parameter is where it is not given."""

@@ -21,23 +21,6 @@ from fad.views.addresses import place_of, stand_at
 from fad.views.inplace import check_writable, overwrite_from
 from fad.views.make_view import shares
 
-__all__ = [
-    "argument_names",
-    "check_callable",
-    "check_written",
-    "differentiable_leaves",
-    "enter",
-    "is_array",
-    "leave",
-    "lower",
-    "pick",
-    "stand_for",
-    "substitute",
-    "was_written",
-    "write_back",
-    "write_back_to",
-]
-
 
 def is_array(x: object) -> bool:
     """Whether a transform can wrap ``x``: a Tensor or an array."""

@@ -57,8 +57,6 @@ from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
 from fad.views.addresses import place_of, stand_at
 from fad.views.stop_gradient import stopped
 
-__all__ = ["checkpoint"]
-
 
 class WatchLevel(GradLevel):
     """A grad level that notes the Tensors of outer levels among the other operands.

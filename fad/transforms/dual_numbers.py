@@ -24,17 +24,6 @@ from fad.transforms.forward import tangent_of
 from fad.views.aliases import link_of
 from fad.views.duals import DualLink, joined, made_dual
 
-__all__ = [
-    "UnpackedDual",
-    "dual_level",
-    "enter_dual_level",
-    "exit_dual_level",
-    "is_fwd_grad_enabled",
-    "make_dual",
-    "set_fwd_grad_enabled",
-    "unpack_dual",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

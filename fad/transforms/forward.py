@@ -33,8 +33,6 @@ from fad.transforms.boundary import (
     write_back_to,
 )
 
-__all__ = ["jvp", "push_forward", "tangent_leaves", "tangent_of", "zeros_like"]
-
 
 def jvp(
     f: Callable[..., PyTree],

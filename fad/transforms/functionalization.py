@@ -14,8 +14,6 @@ from fad.views.aliases import snapshot
 from fad.views.copying import handle
 from fad.views.inplace import overwrite_from
 
-__all__ = ["functionalize", "functionalized"]
-
 
 def functionalize(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """A function with f's results that leaves its arguments as they are.

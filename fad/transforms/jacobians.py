@@ -40,8 +40,6 @@ from fad.transforms.forward import push_forward, tangent_leaves, zeros_like
 from fad.transforms.linearization import linearization_of
 from fad.transforms.reverse import gradient_function, pullback_of
 
-__all__ = ["basis_of", "check_jacobian", "ggnvp", "hessian", "hvp", "jacfwd", "jacrev"]
-
 CONJUGATE = Primitive("conj", jnp.conj, deferrable=True)
 _OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, deferrable=True)
 

@@ -31,8 +31,6 @@ from fad.transforms.boundary import (
 )
 from fad.transforms.forward import zeros_like
 
-__all__ = ["laplacian", "value_and_laplacian"]
-
 
 def laplacian(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
     """The sum of the second derivatives of ``f`` in each coordinate: the trace of its Hessian.

@@ -21,8 +21,6 @@ from fad.transforms.boundary import (
 )
 from fad.transforms.forward import tangent_leaves, zeros_like
 
-__all__ = ["linearization_of", "linearize"]
-
 
 class LinearizeLevel(RecordingLevel):
     """Forward mode with tangents left open: ``aux`` is the number of a tangent yet to be given.

@@ -35,8 +35,6 @@ from fad.transforms.boundary import (
     with_aux,
 )
 
-__all__ = ["grad", "value_and_grad", "vjp"]
-
 WITH_AUX = ("grad", "value_and_grad", "grad_and_value")  # these take has_aux
 
 

@@ -25,8 +25,6 @@ from fad.errors import ArgumentError, StructureError, describe
 from fad.transforms.boundary import has_tensor, is_array, leave
 from fad.views.make_view import stop_gradient
 
-__all__ = ["safe_where"]
-
 
 def safe_where(
     condition: PyTree, f: Callable[..., PyTree], g: Callable[..., PyTree], *args: PyTree

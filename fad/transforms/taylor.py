@@ -29,8 +29,6 @@ from fad.transforms.boundary import (
 )
 from fad.transforms.forward import tangent_of, zeros_like
 
-__all__ = ["derivatives", "jet"]
-
 _ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)
 
 

@@ -25,8 +25,6 @@ from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave, lower
 
-__all__ = ["linear_transpose"]
-
 
 @restores_modes
 def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[..., PyTree]:

@@ -33,18 +33,6 @@ from fad.views.chains import Form, Step, ViewOp, Write, form_of, numbers_of, vie
 from fad.views.duals import DualLink
 from fad.views.write_back import keeps_order
 
-__all__ = [
-    "Place",
-    "Test",
-    "gives_view",
-    "has_strides",
-    "is_contiguous",
-    "is_row_major",
-    "origin",
-    "place_of",
-    "stand_at",
-]
-
 Test = Callable[[np.ndarray], bool]
 
 # The kinds of steps that lead to a Tensor, shape and dtype of the base, the shapes of the steps' numbers.

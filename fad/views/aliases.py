@@ -21,20 +21,6 @@ from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_o
 from fad.views.creation import Creation, forbidden
 from fad.views.replace_primal import replace_primal
 
-__all__ = [
-    "Link",
-    "has_error",
-    "has_only_values",
-    "link_of",
-    "move_retained",
-    "only_value",
-    "set_state",
-    "set_value",
-    "snapshot",
-    "tell_nodes",
-]
-
-
 FEW = 8  # pieces of a Tensor, see `Link.operation`
 
 

@@ -30,8 +30,6 @@ from fad.views.creation import Creation
 from fad.views.make_view import attach, chain_from, shares
 from fad.views.write_back import chain_put
 
-__all__ = ["BatchedView", "view_of_argument"]
-
 
 class BatchedView:
     """An output of a mapped function that is ``source``, or the view of it that ``step`` makes."""

@@ -17,25 +17,6 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, ArrayFunction, Operand, Value
 
-__all__ = [
-    "BROADCAST",
-    "IDENTITY",
-    "Form",
-    "Step",
-    "ViewOp",
-    "Write",
-    "bottom",
-    "chain_forward",
-    "chain_primitive",
-    "form_of",
-    "makes_views",
-    "numbers_of",
-    "replay",
-    "same_chain",
-    "split_numbers",
-    "view_op",
-]
-
 
 class Write(enum.Enum):
     """How the base is made anew from a changed view, for one step."""

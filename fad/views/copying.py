@@ -25,9 +25,6 @@ from fad.views.chains import IDENTITY, Step
 from fad.views.duals import DualLink, link_dual
 from fad.views.make_view import bind_view, detach
 
-__all__ = ["CLONE", "deep_copy", "handle", "reduce", "shallow_copy"]
-
-
 CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), deferrable=True)
 
 

@@ -6,8 +6,6 @@ import enum
 
 from fad.core.tensor import Tensor
 
-__all__ = ["DEFAULT", "Creation", "forbidden"]
-
 
 class Creation(enum.Enum):
     """What is special about how a view was made, for the errors of writes through it."""

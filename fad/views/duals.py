@@ -37,8 +37,6 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import Link, set_state, snapshot
 from fad.views.creation import Creation
 
-__all__ = ["DualLink", "joined", "link_dual", "made_dual"]
-
 
 class MakeDualBackward(RecordedNode):
     """Leads from a dual Tensor to the graph of its primal."""

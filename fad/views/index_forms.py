@@ -17,19 +17,6 @@ from fad.core.types import Array, NumpyArray, Operand, PyTree, Value
 from fad.errors import HostValueError, describe
 from fad.tape.recorder import as_tensor
 
-__all__ = [
-    "ARRAY",
-    "FLAGS",
-    "INT",
-    "NEW",
-    "SLICE",
-    "TRUE",
-    "WHOLE",
-    "WINDOW",
-    "is_basic",
-    "parse_index",
-]
-
 # Forms of one entry of an index
 ARRAY = "array"
 INT = "int"

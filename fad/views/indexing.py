@@ -43,16 +43,6 @@ from fad.views.make_view import attach, bind_view
 from fad.views.masked_parts import MASKED_UPDATES, masked_part
 from fad.views.scatter_mul import combine_at
 
-__all__ = [
-    "At",
-    "get_item",
-    "getter",
-    "items",
-    "step_of",
-    "updater",
-    "view_of",
-]
-
 
 def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[PyTree, ...]:
     """The index for JAX, windows still as slices from a traced start."""

@@ -74,16 +74,6 @@ from fad.views.write_ops import (
     whole_write,
 )
 
-__all__ = [
-    "check_writable",
-    "increment_version",
-    "overwrite_from",
-    "replace",
-    "set_item",
-    "write",
-    "write_value",
-]
-
 
 def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
     """Change ``args[0]`` in place to what ``primitive`` makes of ``args``; returns it.

@@ -22,20 +22,6 @@ from fad.views.creation import DEFAULT, Creation
 from fad.views.pytree import TrackedTensor
 from fad.views.stop_gradient import stopped
 
-__all__ = [
-    "attach",
-    "attach_chain",
-    "attach_peer",
-    "bind_view",
-    "chain_from",
-    "detach",
-    "peer_chain_from",
-    "same_view",
-    "shares",
-    "stop_gradient",
-    "view_binder",
-]
-
 
 def attach(
     out: Value, x: Tensor, step: Step, creation: Creation | None = None, nr: int = 0

@@ -35,8 +35,6 @@ from fad.core.types import Array, Binder, DType, NumpyArray, Operand, Outputs, P
 from fad.errors import ArgumentError, HostValueError, describe
 from fad.tape.recorder import as_tensor
 
-__all__ = ["MASKED_UPDATES", "MaskedPart", "masked_part", "without_parts"]
-
 
 def _filled(mask: Array, x: Array) -> Array:
     return jnp.where(mask, x, jnp.ones((), jnp.result_type(x)))

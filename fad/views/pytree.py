@@ -31,8 +31,6 @@ from fad.core.types import DType
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT
 
-__all__ = ["TrackedTensor", "flattening"]
-
 
 class _Flattening(threading.local):
     """``check``: called where JAX flattens views, and other Tensors that are more than an array."""

@@ -13,8 +13,6 @@ from fad.core.types import Array, Operand
 from fad.errors import LevelError, describe
 from fad.tape.recorder import ROOT
 
-__all__ = ["replace_primal"]
-
 
 def replace_primal(t: Tensor, data: Operand) -> None:
     """Give ``t`` the value ``data``, which has no history, and keep the history that ``t`` has."""

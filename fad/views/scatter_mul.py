@@ -18,8 +18,6 @@ from jax import Array, lax
 
 from fad.core.types import Operand, PyTree
 
-__all__ = ["combine_at", "multiply_at", "multiply_in", "scatter_mul"]
-
 Multiply = Callable[..., Array]
 
 

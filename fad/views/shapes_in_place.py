@@ -13,8 +13,6 @@ from fad.views.creation import DEFAULT
 from fad.views.inplace import check_writable
 from fad.views.pytree import TrackedTensor
 
-__all__ = ["become_view"]
-
 _NEVER = -(2**63)  # a version that no storage has
 
 

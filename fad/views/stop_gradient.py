@@ -11,8 +11,6 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand
 from fad.tape.recorder import ROOT
 
-__all__ = ["stopped"]
-
 
 def stopped(x: Operand) -> Any:
     """``x`` as a constant: no gradient and no tangent passes through it, at any level."""

@@ -9,8 +9,6 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Value
 from fad.levels.batch import broadcast, move_axis
 
-__all__ = ["with_history"]
-
 
 def with_history(new: Value, old: Value) -> Any:
     """``new``, of a level that does not record now, with the history that ``old`` has there and below."""

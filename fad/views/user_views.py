@@ -12,8 +12,6 @@ from fad.views.aliases import snapshot
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import attach
 
-__all__ = ["view_function"]
-
 
 def view_function(
     forward: Callable[..., PyTree],

@@ -17,8 +17,6 @@ from fad.core.types import Array, DType, JaxBody, JaxEquation, Operand, Value
 from fad.errors import ArgumentError
 from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
 
-__all__ = ["chain_put", "keeps_order", "overlaps", "put"]
-
 
 def chain_put(
     ops: Sequence[ViewOp], parent: Array, view: Array, numbers: Sequence[Sequence[Operand]]

@@ -20,17 +20,6 @@ from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
 from fad.views.indexing import getter, updater
 from fad.views.write_back import chain_put
 
-__all__ = [
-    "COPY",
-    "MASKED_FILL",
-    "MASKED_PUT",
-    "copy_write",
-    "index_put",
-    "part_write",
-    "part_write_of_values",
-    "whole_write",
-]
-
 
 @functools.lru_cache(maxsize=4096)
 def whole_write(primitive: Primitive) -> Primitive:

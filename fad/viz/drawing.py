@@ -8,8 +8,6 @@ from typing import Any
 
 from fad.errors import MissingLibrary
 
-__all__ = ["can_draw", "draw", "viz_library"]
-
 _WITHOUT = (
     'Without it there are print(graph), graph.dot() and graph.json(), and graph.save("graph.dot")'
 )

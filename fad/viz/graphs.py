@@ -24,8 +24,6 @@ from fad.viz.nodes import (
     saved_arrays,
 )
 
-__all__ = ["Graph", "graph"]
-
 _SMALL = 200  # nodes and groups of a picture in a notebook: of more, `dot` may take minutes
 
 

@@ -23,8 +23,6 @@ import numpy as np
 
 from fad.viz.nodes import Drawn
 
-__all__ = ["Group", "Part", "groups_of", "paths"]
-
 _LONGEST = 512  # nodes of a block that is looked for
 _FAR = 64  # edges that go farther than this many nodes are not told apart
 

@@ -21,8 +21,6 @@ from fad.methods.notebook import colored, data_uri, real, shrunk
 from fad.methods.values import unwrap
 from fad.viz.drawing import viz_library
 
-__all__ = ["Matrix", "matrix"]
-
 SIDE, CELL, MOST = 420.0, 24.0, 512  # of all panels; of one value, at most; values of a side
 _GAP, _TOP, _BAR = 10.0, 18.0, 120.0
 

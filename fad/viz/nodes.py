@@ -27,8 +27,6 @@ from fad.tape.graph import (
 from fad.tape.recorder import PrimitiveNode
 from fad.views.chains import makes_views
 
-__all__ = ["KINDS", "Drawn", "NodeView", "check_place", "read", "roots_of"]
-
 # The kinds of nodes, and what they are.
 KINDS = {
     "leaf": "a leaf: gradients are accumulated there",

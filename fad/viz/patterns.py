@@ -16,8 +16,6 @@ from fad.sparse.coloring import best_coloring
 from fad.sparse.sparse_pattern import SparsePattern
 from fad.viz.matrices import CELL, MOST, SIDE, document, framed, side_of, write
 
-__all__ = ["Pattern", "pattern"]
-
 _ROWS, _COLUMNS = 40, 100  # of text
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # Nine colours that are told apart easily.

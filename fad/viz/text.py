@@ -10,16 +10,6 @@ from fad.profiling.reports import in_bytes
 from fad.viz.groups import Group, Part, paths
 from fad.viz.nodes import Drawn, NodeView
 
-__all__ = [
-    "COLORS",
-    "as_json",
-    "dot",
-    "heading",
-    "label",
-    "shown",
-    "tree",
-]
-
 # Fill and border of each kind of node; of closed groups.
 COLORS = {
     "leaf": ("#d9f2d9", "#2e7d32"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from helpers import ROOT
@@ -67,15 +66,11 @@ def test_every_room_has_a_limit() -> None:
     assert unlimited == NOT_COUNTED
 
 
-def test_names_of_types_are_listed() -> None:
-    """Each name of `fad.core.types` is exported, and says what it is: a comment or a docstring."""
-    path: Path = ROOT / "fad" / "core" / "types.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    classes = [n for n in tree.body if isinstance(n, ast.ClassDef)]
-    aliases = [n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)]  # type: ignore[union-attr]
-    (listed,) = [n.value for n in tree.body if isinstance(n, ast.Assign)]
-    assert ast.literal_eval(listed) == sorted([*aliases, *[n.name for n in classes]])
-    assert all(ast.get_docstring(n) for n in classes)
+def test_classes_of_types_say_what_they_are() -> None:
+    source = (ROOT / "fad" / "core" / "types.py").read_text(encoding="utf-8")
+    classes = [n for n in ast.parse(source).body if isinstance(n, ast.ClassDef)]
+    assert classes
+    assert all(map(ast.get_docstring, classes))
 
 
 def test_the_count_finds_what_it_should() -> None:
