@@ -154,7 +154,7 @@ class Buffer:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        elif self.path[-1].cuts and (self.is_new or not self.flush(too_long=True)):
+        elif self.path[-1].cuts and (self.is_new or not self.flush()):
             self.materialize()
             return None
         out = None
@@ -249,7 +249,7 @@ class Buffer:
             outputs[k]._lazy = None
         return [k for k in kept if outputs[k]._level is level] if untracked else kept
 
-    def flush(self, too_long: bool) -> bool:
+    def flush(self) -> bool:
         raise NotImplementedError
 
     def materialize(self) -> None:

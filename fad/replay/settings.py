@@ -28,9 +28,8 @@ def in_context(context: object, f: Callable[[], T]) -> T:
     return on_new_thread(f, "fad-default-settings") if apart else f()
 
 
-_usual: list[tuple[object, int]] = [
-    (None, 0)
-]  # the settings outside of all blocks, and their number
+# The settings outside of all blocks, and their number.
+_usual: list[tuple[object, int]] = [(None, 0)]
 _unusual = Table(64)  # others, each with the settings outside of all blocks at that time
 _numbers = itertools.count(1)
 

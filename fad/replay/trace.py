@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fad.core import jaxapi
 from fad.core.jaxapi import array_type, trace_context
@@ -51,18 +51,6 @@ from fad.replay.stretch import Cells, Places, Stretch
 from fad.replay.writes import Writes
 from fad.tape.recorder import ROOT
 from fad.tape.saved import UNCHANGED
-
-
-class _Pass(NamedTuple):
-    """A backward pass after the operations of a trace, see `fad.core.replay_protocol.Deferred.finish`.
-
-    ``ends`` are the places of the outputs that it begins with.
-    """
-
-    ends: Places
-    pull: Pull | None
-    static: tuple[Hashable, ...]
-    frees: bool
 
 
 class Trace(Writes):
@@ -85,7 +73,7 @@ class Trace(Writes):
                 return getattr(Stretch(self).record(outputs)[t._lazy.place], name)
             if t._level.id != self.level.id and name == "_value":
                 return self.read(t)
-            if self._can_flush() and self.flush(too_long=False):
+            if self._can_flush() and self.flush():
                 if self.level is ROOT and name == "_node":  # a backward pass begins: a step ends
                     self.close()
             else:
@@ -105,11 +93,8 @@ class Trace(Writes):
 
     # Running as one program
 
-    def flush(self, too_long: bool) -> bool:
-        """Give all outputs that are referenced their values, and go on; False if nothing more is appended.
-
-        ``too_long``: because of its length, not because something is read.
-        """
+    def flush(self) -> bool:
+        """Give all outputs that are referenced their values, and go on; False if nothing more is appended."""
         with self.lock:
             if self.busy or self.done:
                 return False
@@ -120,8 +105,6 @@ class Trace(Writes):
                 if not self._is_as_it_was():
                     return False
                 last = self.path[-1]
-                if too_long:
-                    self.root.cut()  # the next one, from its beginning
                 if self._replay(Stretch(self), self.kept(), long=True) is None:
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
@@ -160,8 +143,16 @@ class Trace(Writes):
                 outs += [cells[k] for k in ends]
                 if values:
                     kept = sorted({*kept, *ends})
-                after = _Pass(ends, pull, static, frees)
-                found = self._replay(Stretch(self), kept, after=after)
+                stretch = Stretch(self)
+                variables = stretch.variables
+
+                def after(own: Level, given: Cells, cells: Cells) -> Sequence[Value]:
+                    inside = [given[k] for k in variables]
+                    values = [x._value for x in inside]
+                    return pull(own, [cells[k] for k in ends], inside, values)
+
+                key = (tuple(ends), *static)
+                found = self._replay(stretch, kept, key, after, freed=ends if frees else ())
                 if found is not None:
                     self._detach()
                     self._succeeded()
@@ -181,32 +172,33 @@ class Trace(Writes):
         return lazy.place if lazy is not None and lazy.trace is self else None
 
     def _replay(
-        self, stretch: Stretch, kept: Places, long: bool = False, after: _Pass | None = None
+        self,
+        stretch: Stretch,
+        kept: Places,
+        key: tuple[Hashable, ...] = (),
+        after: Callable[[Level, Cells, Cells], Sequence[Value]] = lambda *_: (),
+        freed: Places = (),
+        long: bool = False,
     ) -> list[Value] | None:
         """Give the outputs that are ``kept`` their values by one program, one level down.
 
-        Returns what the pass ``after`` it gives, if there is one; None if there is no such program. ``long``:
-        it is one of several segments.
+        Returns what the program returns of ``after``, a backward pass of which ``key`` tells all, which has
+        ``freed`` these outputs; None if there is no program. ``long``: it is one of several segments.
         """
-        path, policy, variables = stretch.path, self.policy, stretch.variables
-        if after is None and not long and len(path) == 1 and type(path[0].op) is Primitive:
+        path, policy = stretch.path, self.policy
+        if not key and not long and len(path) == 1 and type(path[0].op) is Primitive:
             return None  # one operation is one program in any case
         if self.level.wraps and not all(map(is_untouched, self.leaves())):
             return None
         if self.saves_stale(stretch):
             return None
         self.detach_stale([self.outputs[k] for k in kept])
-        ends, pull, static, frees = after or _Pass((), None, (long,), False)
 
         def finish(own: Level, given: Cells, cells: Cells, _: Sequence[Operand]) -> PyTree:
-            found: tuple[Any, ...] = ()
-            if pull is not None:
-                inside = [given[k] for k in variables]
-                roots = [cells[k] for k in ends]
-                found = tuple(pull(own, roots, inside, [x._value for x in inside]))
+            found = tuple(after(own, given, cells))
             return found, tuple([p for k in kept for p in own.parts(cells[k])])
 
-        ending = path[-1].ending((tuple(ends), static, *kept))
+        ending = path[-1].ending((key, long, *kept))
         program = policy.program(
             ending,
             path,
@@ -229,7 +221,7 @@ class Trace(Writes):
             return None
         tree.hits += 1
         found, computed = program.unflatten(result)
-        fill(self, stretch, kept, computed, ends if frees else ())
+        fill(self, stretch, kept, computed, freed)
         return list(found)
 
     # The end
@@ -308,9 +300,7 @@ class Trace(Writes):
     def _empty(self) -> None:
         """Forget what has run; what comes after it is a segment."""
         self.update_stale()
-        root = root_of(("a segment", *self.key), None, "")
-        root.is_cut = True
-        self.begin(root)
+        self.begin(root_of(("a segment", *self.key), None, ""))
 
 
 # Where traces begin: with a transform, or with a step of the eager tape
