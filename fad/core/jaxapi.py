@@ -215,20 +215,18 @@ trace_context: Callable[[], Hashable] = private("jax._src.config.trace_context")
 is_committed: Callable[[types.Array], bool] = operator.attrgetter("committed")
 
 
-_config: Any = jax.config
+_settings = private("jax._src.config.config._value_holders")
+_nans, _infs, _x64 = [_settings[f"jax_{n}"] for n in ("debug_nans", "debug_infs", "enable_x64")]
 
 
 def checks_numbers() -> bool:
     """Whether JAX looks at the result of each operation for NaN or infinity, in this thread, now."""
-    return bool(_config.jax_debug_nans or _config.jax_debug_infs)
+    return bool(_nans.value or _infs.value)
 
 
 def x64_enabled() -> bool:
     """Whether 64-bit types are on, in this thread, now."""
-    return bool(_config.jax_enable_x64)
-
-
-_settings = private("jax._src.config.config._value_holders")
+    return bool(_x64.value)
 
 
 def global_settings() -> dict[str, object]:

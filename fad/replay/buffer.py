@@ -210,7 +210,7 @@ class Buffer:
         return (
             self.recording == _recording(modes.get)
             and self.context == trace_context()
-            and is_unobserved(modes.get)
+            and not (anomaly.watch or checks_numbers())
         )
 
     # Untracked outputs
@@ -263,12 +263,15 @@ def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
 
 
 def _recording(mode: Callable[..., Any]) -> tuple[Any, ...]:
-    """Modes with which operations are recorded: grad and forward modes, and hooks for saved values."""
+    """Modes with which operations are recorded: grad and forward modes, and hooks for saved values; and
+    whether they are replayed.
+    """
     return (
         mode("watermark", -1),  # a name that is not there has its default
         mode("base_watermark", -1),
         mode("saved_hooks", ()),
         mode("tangents_off", -1),
+        mode("replaying", True) and mode("inference") is None,
     )
 
 

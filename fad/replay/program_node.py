@@ -53,13 +53,13 @@ class ProgramNode(RecordedNode):
     """
 
     is_program = True
-    edges: Sequence[tuple[Node, int]]
 
     def __init__(self, trace: Trace, stretch: Stretch, places: list[int]) -> None:
         self.first = next(running.sequence)
         collections.deque(itertools.islice(running.sequence, stretch.work), maxlen=0)
         self.operations: list[tuple[Node, int]] | None = None
-        self._start(trace.level, _edges_of(stretch))
+        self._start(trace.level, ())
+        self._edges: Sequence[tuple[Node, int]] | None = None  # made when they are asked for
         self.stretch: Stretch | None = stretch
         self.places = places
         self.outputs = [weakref.ref(trace.outputs[k]) for k in places]
@@ -67,6 +67,19 @@ class ProgramNode(RecordedNode):
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
         stretch.keep_states(trace.outputs)
+
+    @property
+    def edges(self) -> Any:
+        if self.operations is not None:  # opened: who still has this node goes on from here
+            return self.operations
+        if self._edges is None:
+            assert self.stretch is not None
+            self._edges = _edges_of(self.stretch)
+        return self._edges
+
+    @edges.setter
+    def edges(self, edges: Any) -> None:
+        self._edges = edges
 
     def edges_and_stretch(self) -> tuple[Any, Stretch | None]:
         """What a pass needs that goes through it: another one may open it in the meantime."""
@@ -95,10 +108,9 @@ class ProgramNode(RecordedNode):
         with _opening:
             outputs, stretch = self.outputs, self.stretch  # a finalizer may come between two lines
             found = None if stretch is None else self._record(stretch, outputs)
-            if self.operations is None and found is not None:
-                # Who still has this node goes on from them.
-                self.edges = self.operations = found
-                self.stretch, self.outputs = None, []
+            if self.operations is None:
+                self.operations = found
+                self.stretch, self._edges, self.outputs = None, None, []
         assert self.operations is not None
         return self.operations
 

@@ -143,7 +143,7 @@ class Stretch:
         def run() -> T:
             nonlocal tape
             state.watermark, state.base_watermark, state.saved_hooks, state.tangents_off = (
-                self.trace.recording
+                self.trace.recording[:4]
             )
             state.replaying = replaying
             if modes is not state.__dict__:
