@@ -181,13 +181,13 @@ class Buffer:
         at = next_state(self, op, args, own)
         if isinstance(at, str):
             return at
-        level = ROOT if at.untracked else self.level
-        outs = []
-        for k, aval in enumerate(at.avals):
-            lazy = Lazy(aval, self, at.first + k)
-            outs.append(lazy_tensor(level, lazy, at.layouts[k] is True and level.wraps, k))
-            if at.untracked:
-                outs[k]._aux = outs[k]._node = None
+        level, first = ROOT if at.untracked else self.level, at.first
+        outs = [lazy_tensor(level, Lazy(at.avals[0], self, first), at.requires[0], 0)]
+        for k in range(1, len(at.avals)):
+            outs.append(lazy_tensor(level, Lazy(at.avals[k], self, first + k), at.requires[k], k))
+        if at.untracked:
+            for t in outs:
+                t._aux = t._node = None
         if self.done:
             return None
         self.outputs[at.first :] = outs

@@ -26,13 +26,14 @@ Known = tuple[Hashable, Aval]
 
 
 class Outcome(NamedTuple):
-    """The outputs of an operation at a level: what users see of them, and their layouts; through which
-    arguments gradients go on, and which arguments its node keeps (-1: an output). ``single``: it returns no
+    """The outputs of an operation at a level: what users see of them, their layouts, and whether they
+    require grad; through which arguments gradients go on, and which arguments its node keeps (-1: an output). ``single``: it returns no
     tuple.
     """
 
     avals: tuple[Aval, ...]
     layouts: tuple[Hashable, ...]
+    requires: tuple[bool, ...]
     routed: tuple[bool, ...]
     kept: tuple[int, ...]
     single: bool
@@ -87,7 +88,8 @@ def outcome_of(
             avals = tuple([aval_of(o) if untracked else own.aval(o) for o in outs])
             layouts = tuple([FOREIGN if untracked else own.layout(o) for o in outs])
             routes = _routes(op, () if untracked else outs, len(args))
-            found.append(Outcome(avals, layouts, *routes, type(out) is not tuple))
+            requires = tuple([layout is True and level.wraps for layout in layouts])
+            found.append(Outcome(avals, layouts, requires, *routes, type(out) is not tuple))
             return out if untracked else [p for o in outs for p in own.parts(o)]
 
     structs: list[Aval] = []

@@ -46,6 +46,7 @@ class State:
     own: int
     avals: Sequence[Aval]
     layouts: Sequence[Hashable]
+    requires: Sequence[bool]
     routed: Sequence[bool]
     kept: Sequence[int]
     single: bool
@@ -83,7 +84,7 @@ class Root(State):
     """
 
     def __init__(self, code: object, name: str, taken: int) -> None:
-        super().__init__(None, (), 0, (), (), (), (), True, 0, taken)
+        super().__init__(None, (), 0, (), (), (), (), (), True, 0, taken)
         self.code, self.name, self.policy = code, name, Policy()
 
 
@@ -168,15 +169,18 @@ def next_state(
     before = trace.path[-1]
     taken = before.taken
     key: list[Hashable] = [op, own]
-    for k, a in enumerate(args):
-        lazy = a._lazy if type(a) is Tensor else None
-        if lazy is not None and lazy.trace is trace:
-            key.append(lazy.place)
-            continue
-        place = trace.places.get(id(a))
+    places = trace.places
+    for a in args:
+        if type(a) is Tensor:
+            lazy = a._lazy
+            if lazy is not None and lazy.trace is trace:
+                key.append(lazy.place)
+                continue
+        place = places.get(id(a))
         if place is None:
             place = trace.place(a)
         if place is None:
+            k = [*map(id, args)].index(id(a))
             return f"argument {k} is large, traced by JAX, on other devices, or in the middle of a graph"
         if place < 0 and ~place >= taken:
             taken = ~place + 1
