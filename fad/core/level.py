@@ -305,6 +305,14 @@ def outlived(x: Any) -> Any:
     return x
 
 
+def layers(x: Any) -> Iterator[Tensor]:
+    """``x``, the Tensor that its value is, and so on down, as long as these are Tensors of running levels."""
+    x = outlived(x)
+    while isinstance(x, Tensor):
+        yield x
+        x = outlived(x.value)
+
+
 class _Bodies:
     """``traced``: how many bodies of `jit` are being traced, in all threads.
 

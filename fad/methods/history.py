@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, captured_by_jit, flush, state
+from fad.core.level import captured_by_jit, flush, state
 from fad.core.tensor import Tensor, current_node, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
@@ -19,7 +19,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
 from fad.transforms import backward
 from fad.views.aliases import has_error, link_of, set_state
-from fad.views.copying import CLONE
+from fad.views.copying import clone
 from fad.views.duals import DualLink
 from fad.views.inplace import replace
 from fad.views.make_view import detach, same_view, shares, stop_gradient
@@ -204,7 +204,7 @@ def _set_data(self: Tensor, value: object) -> None:
     if isinstance(value, Tensor):
         if _is_all_of(value, self):  # as in the last part of ``x.data -= v``
             return
-        value = bind(CLONE, (value,)) if shares(value, self) else value
+        value = clone(value) if shares(value, self) else value
         value = detach(value)
     with no_grad():
         replace(self, value, who="x.data = v")

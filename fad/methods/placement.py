@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -14,10 +15,10 @@ from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import DeviceLike, DTypeLike, Operand
+from fad.core.types import Array, DeviceLike, DTypeLike
 from fad.errors import attribute, describe
 from fad.methods.values import unwrap
-from fad.views.copying import CLONE
+from fad.views.copying import clone
 
 
 def _astype(
@@ -90,7 +91,7 @@ def _to(
             out = _to_one(_to_one(out, target.dtype), target.device)
         else:
             out = _to_one(out, target)
-    return bind(CLONE, (out,)) if copy and out is self else out
+    return clone(out) if copy and out is self else out
 
 
 def _to_one(self: Tensor, target: Any) -> Tensor:
@@ -99,18 +100,8 @@ def _to_one(self: Tensor, target: Any) -> Tensor:
     if isinstance(target, str) and not _names_dtype(target):
         target = device_of(target)
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
-        if _device(self) == target:
-            return self
-        op = _PUT.get(target)
-        if op is None:
-            op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)
-        return bind(op, (self,))
-    if jnp.dtype(target) == self.dtype:
-        return self
-    op = _PUT.get(target)
-    if op is None:
-        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target), deferrable=True)
-    return bind(op, (self,))
+        return self if _device(self) == target else bind(_moving(target), (self,))
+    return self if jnp.dtype(target) == self.dtype else bind(_conversion(target), (self,))
 
 
 def _names_dtype(name: str) -> bool:
@@ -121,15 +112,22 @@ def _names_dtype(name: str) -> bool:
     return True
 
 
-_PUT: dict[object, Primitive] = {}
-
-
-def _put(x: Operand, target: object) -> Tensor:
+@functools.cache
+def _moving(target: Any) -> Primitive:
     """``jax.device_put``, or its equivalent in compiled code."""
-    if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
-        # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
-        return jax.lax.with_sharding_constraint(x, target)
-    return jax.device_put(x, target)
+
+    def put(x: Array) -> Array:
+        if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
+            # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
+            return jax.lax.with_sharding_constraint(x, target)
+        return jax.device_put(x, target)
+
+    return Primitive("to", put, jit=False)
+
+
+@functools.cache
+def _conversion(target: Any) -> Primitive:
+    return Primitive("to", lambda x: jnp.astype(x, target), deferrable=True)
 
 
 def _sharding(self: Tensor) -> Any:

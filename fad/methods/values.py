@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fad.core.jaxapi import array_type
-from fad.core.level import flush, outlived, state
+from fad.core.level import flush, layers, outlived, state
 from fad.core.tensor import Tensor
 from fad.core.types import DTypeLike, Operand, PyTree
 from fad.errors import (
@@ -51,40 +51,26 @@ def _concrete(x: Tensor, what: str) -> Any:
     return value
 
 
-def is_tracked(x: Operand, watermark: int = -1) -> bool:
+def is_tracked(x: Operand, watermark: int = -1, taped: bool = True) -> bool:
     """Whether ``x`` requires grad or has a tangent, at any of its levels.
 
-    ``watermark``: levels with an id up to this one do not record.
+    Arguments:
+        watermark: levels with an id up to this one do not record.
+        taped: whether what the eager tape records counts.
     """
-    while isinstance(x, Tensor):
-        if (x.level.id > watermark and x.requires_grad) or x.level.tangent(x) is not None:
-            return True
-        x = outlived(x.value)
-    return False
+    return any(
+        [
+            (t.requires_grad and t.level.id > watermark and (taped or not t.level.on_tape))
+            or t.level.tangent(t) is not None
+            for t in layers(x)
+        ]
+    )
 
 
-def _constant(x: Tensor, what: str) -> None:
-    """Refuse to make a constant of a value in a body from which a derivative is being derived."""
-    v: Operand = x
-    while isinstance(v, Tensor):
-        if v.level.deriving and (v.requires_grad or v.aux is not None):
-            raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
-        v = outlived(v.value)
-
-
-def _is_tracked_by_transform(x: Operand) -> bool:
-    """Whether a running transform differentiates with respect to ``x``, other than the eager tape.
-
-    What is on the tape keeps its graph when a number is read: logging ``float(loss)`` loses nothing.
-    """
-    x = outlived(x)
-    while isinstance(x, Tensor):
-        level = x.level
-        recording = not level.on_tape and level.id > state.watermark
-        if (recording and x.requires_grad) or level.tangent(x) is not None:
-            return True
-        x = outlived(x.value)
-    return False
+def _check_not_deriving(x: Tensor, what: str) -> None:
+    """Refuse to read a value as a constant in a body from which a derivative is being derived."""
+    if any([t.level.deriving and (t.requires_grad or t.aux is not None) for t in layers(x)]):
+        raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
 
 
 def _array(self: Tensor) -> Any:
@@ -103,7 +89,7 @@ def _array(self: Tensor) -> Any:
 @reader
 def _array_below(self: Tensor) -> Any:
     """`_array`, where something is around it."""
-    _constant(self, "array")
+    _check_not_deriving(self, "array")
     value = unwrap(self)
     flush()
     return value
@@ -150,7 +136,7 @@ def _dunder_array(
 
 def _item(self: Tensor, *args: PyTree) -> Any:
     """The element of a Tensor with one element, or that at ``args``, as a Python scalar."""
-    _constant(self, "item()")
+    _check_not_deriving(self, "item()")
     value = _concrete(self, "item()")
     try:
         return value.item(*args)
@@ -164,7 +150,7 @@ def _item(self: Tensor, *args: PyTree) -> Any:
 
 def _tolist(self: Tensor) -> Any:
     """The value as nested lists of Python scalars."""
-    _constant(self, "tolist()")
+    _check_not_deriving(self, "tolist()")
     return np.asarray(_concrete(self, "tolist()")).tolist()
 
 
@@ -176,7 +162,7 @@ def _scalar(convert: Callable[[Any], object], what: str) -> Callable[[Tensor], A
 
     def scalar(self: Tensor) -> Any:
         if convert in (float, complex):
-            _constant(self, what)
+            _check_not_deriving(self, what)
         value = _concrete(self, what)
         if value.size == 1 and value.ndim:
             value = value.reshape(())
@@ -184,7 +170,12 @@ def _scalar(convert: Callable[[Any], object], what: str) -> Callable[[Tensor], A
             result = convert(value)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"{what} of {describe(self)}: {error}") from None
-        if self._level is not ROOT and convert is not bool and _is_tracked_by_transform(self):
+        # What is on the tape keeps its graph: to log ``float(loss)`` loses nothing.
+        if (
+            self._level is not ROOT
+            and convert is not bool
+            and is_tracked(self, state.watermark, taped=False)
+        ):
             warn_at_users_line(
                 f"{what} of a Tensor that a running transform tracks gives a number without its "
                 "derivative. To keep the derivative, compute with fad.numpy (not with math), and write "

@@ -76,6 +76,15 @@ def test_the_array_is_the_primal_inside_of_derivatives() -> None:
         assert tracked and not detached
 
 
+def test_what_outlives_its_transform_reads_as_its_primal() -> None:
+    kept: list[Any] = []
+    fad.grad(lambda x: kept.append(x) or x * x)(2.0)
+    fad.jvp(lambda x: kept.append(x) or x, (2.0,), (1.0,))
+    for x in kept:
+        assert x.numpy() == float(x) == x.item() == 2.0
+        assert not is_tracked(x)
+
+
 def test_arrays_that_leave() -> None:
     x = fad.tensor(VALUES)
     assert isinstance(x.array, jax.Array) and type(x.numpy()) is np.ndarray
