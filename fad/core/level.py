@@ -20,7 +20,7 @@ import itertools
 import threading
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from fad.core import tensor as tensors
@@ -305,7 +305,7 @@ def outlived(x: Any) -> Any:
     return x
 
 
-def layers(x: Any) -> Iterator[Tensor]:
+def layers(x: object) -> Iterator[Tensor]:
     """``x``, the Tensor that its value is, and so on down, as long as these are Tensors of running levels."""
     x = outlived(x)
     while isinstance(x, Tensor):
@@ -330,50 +330,45 @@ bodies = _Bodies()
 
 
 @contextmanager
-def body_of(level: Level) -> Iterator[None]:
-    """A block that traces the body of `jit` at ``level``, which captures Tensors made before it."""
-    before, state.body = state.body, level
-    with bodies.lock:
-        bodies.traced += 1
+def modes(**values: object) -> Iterator[None]:
+    """A block in which these modes of the thread, by their names in `ThreadState`, have these values."""
+    before = {name: getattr(state, name) for name in values}
+    state.__dict__.update(values)
     try:
         yield
     finally:
-        state.body = before
+        state.__dict__.update(before)
+
+
+@contextmanager
+def body_of(level: Level) -> Iterator[None]:
+    """A block that traces the body of `jit` at ``level``, which captures Tensors made before it."""
+    with bodies.lock:
+        bodies.traced += 1
+    try:
+        with modes(body=level):
+            yield
+    finally:
         with bodies.lock:
             bodies.traced -= 1
 
 
-@contextmanager
-def constants() -> Iterator[None]:
+def constants() -> AbstractContextManager[None]:
     """A block in which a body of `jit` captures no Tensors: those from outside are constants."""
-    before, state.body = state.body, None
-    try:
-        yield
-    finally:
-        state.body = before
+    return modes(body=None)
 
 
-@contextmanager
-def traced_by_jax() -> Iterator[None]:
+def traced_by_jax() -> AbstractContextManager[None]:
     """A block in which JAX traces the body of a Function: earlier levels are outside of the trace."""
-    before = state.outside_jax_trace
-    state.outside_jax_trace = last_level_id()
-    try:
-        with constants():
-            yield
-    finally:
-        state.outside_jax_trace = before
+    return modes(body=None, outside_jax_trace=last_level_id())
 
 
 def batching(f: ArrayFunction) -> ArrayFunction:
     """``f``, an application of `jax.vmap`, with ``state.batching`` on during its calls."""
 
     def run(*values: Array) -> Outputs:
-        before, state.batching = state.batching, True
-        try:
+        with modes(batching=True):
             return f(*values)
-        finally:
-            state.batching = before
 
     return run
 

@@ -113,7 +113,7 @@ def _names_dtype(name: str) -> bool:
 
 
 @functools.cache
-def _moving(target: Any) -> Primitive:
+def _moving(target: jax.Device | jax.sharding.Sharding) -> Primitive:
     """``jax.device_put``, or its equivalent in compiled code."""
 
     def put(x: Array) -> Array:
@@ -126,7 +126,7 @@ def _moving(target: Any) -> Primitive:
 
 
 @functools.cache
-def _conversion(target: Any) -> Primitive:
+def _conversion(target: DTypeLike) -> Primitive:
     return Primitive("to", lambda x: jnp.astype(x, target), deferrable=True)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.borrowed import as_array
-from fad.core.level import bind, outlived
+from fad.core.level import bind, layers, outlived
 from fad.core.tensor import Tensor
 from fad.core.types import Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
@@ -134,15 +134,13 @@ def _given(c: Any, k: int, expected: Any, who: str) -> Value:
 
 def _untracked(t: Any, k: int, who: str) -> str:
     """The message for an output that does not require grad."""
-    below = t
-    while isinstance(below, Tensor):
+    for below in layers(t):
         if below.requires_grad:
             return (
                 f"{who}: element {k} of tensors belongs to {t.level!r} and does not require grad "
                 f"there; what it is computed from requires grad at {below.level!r}, which that "
                 "transform is inside of. Call it on what the transform returns, outside of it."
             )
-        below = below.value
     text = f"{who}: element {k} of tensors does not require grad and does not have a grad_fn"
     if not jnp.issubdtype(t.dtype, jnp.inexact):
         return (

@@ -57,11 +57,7 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Removab
 
     Source: ``torch.Tensor.register_hook``.
     """
-    if not t.requires_grad:
-        raise GradientError(
-            "cannot register a hook on a tensor that doesn't require gradient: write "
-            "x.requires_grad_() before it is used"
-        )
+    _check_requires_grad(t)
     host_for("a hook", t)
     node = node_of(t)
     if node is None:
@@ -70,6 +66,14 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Removab
             meta.hooks = {}
         return RemovableHandle(meta.hooks, hook)
     return RemovableHandle(extra_of(node).tensor_hooks.setdefault(t.output_nr, {}), hook)
+
+
+def _check_requires_grad(t: Tensor) -> None:
+    if not t.requires_grad:
+        raise GradientError(
+            "cannot register a hook on a tensor that doesn't require gradient: write "
+            "x.requires_grad_() before it is used"
+        )
 
 
 def register_post_accumulate_grad_hook(
@@ -83,11 +87,7 @@ def register_post_accumulate_grad_hook(
 
     Source: ``torch.Tensor.register_post_accumulate_grad_hook``.
     """
-    if not t.requires_grad:
-        raise GradientError(
-            "cannot register a hook on a tensor that doesn't require gradient: write "
-            "x.requires_grad_() before it is used"
-        )
+    _check_requires_grad(t)
     if t.node is not None:
         raise GradientError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     host_for("a post accumulate grad hook", t)

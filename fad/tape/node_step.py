@@ -13,13 +13,13 @@ import numpy as np
 
 from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, outlived
+from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom
+from fad.core.tensor import Tensor
 from fad.core.types import Array, MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import accumulate
-from fad.tape.edges import InputMetadata
+from fad.tape.edges import InputMetadata, sharding_of
 from fad.tape.graph import AccumulateGrad, Node, extra_of
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.recorded_node import RecordedNode, spread
@@ -173,14 +173,10 @@ def _is_alike(g: Value, variable: Tensor) -> bool:
 
 def _placed(node: Node, i: int, g: Value, expected: InputMetadata) -> Value:
     """A gradient on the devices where it is expected; a scalar is sent there, as in PyTorch."""
-    value = outlived(bottom(g))
-    if (
-        expected.sharding is None
-        or not isinstance(value, jax.Array)
-        or isinstance(value, jax.core.Tracer)
-    ):
+    own = sharding_of(g)
+    if expected.sharding is None or own is None:
         return g
-    wanted, found = expected.sharding.device_set, value.sharding.device_set
+    wanted, found = expected.sharding.device_set, own.device_set
     if wanted == found:
         return g
     if g.shape == ():

@@ -13,9 +13,9 @@ import numpy as np
 from fad.bridge.compilation import jit
 from fad.core import trees
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, outlived
+from fad.core.level import bind, layers
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, bottom
 from fad.errors import HostValueError
 from fad.testing.cases import (
     Case,
@@ -186,10 +186,7 @@ def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
             continue
         name = trees.tree_util.keystr(path).removeprefix("['").replace("']", "", 1)
         if isinstance(x, Tensor):
-            tracked, inside = False, outlived(x)
-            while isinstance(inside, Tensor):
-                tracked = tracked or inside.requires_grad
-                inside = inside.value
+            tracked, inside = any([t.requires_grad for t in layers(x)]), bottom(x)
             value = None if isinstance(inside, jax.core.Tracer) else np.asarray(inside)
         elif isinstance(x, (float, complex, np.ndarray, np.floating, np.complexfloating)):
             tracked, value = False, np.asarray(x)

@@ -35,6 +35,7 @@ from fad.core.level import (
     Level,
     bind,
     captured_by_jit,
+    layers,
     outlived,
     restores_modes,
     state,
@@ -363,11 +364,9 @@ def _only_level(xs: Sequence[object]) -> Level | None:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
     found: set[Any] = set()
     for x in xs:
-        above = False
-        while isinstance(x, Tensor):
-            if x.requires_grad or (x.aux is not None and not x.level.maps):
-                found.add(None if above else x.level)
-            above, x = True, x.value
+        for depth, t in enumerate(layers(x)):
+            if t.requires_grad or (t.aux is not None and not t.level.maps):
+                found.add(None if depth else t.level)
     top = found.pop() if len(found) == 1 else None
     return top if top is not None and top.wraps else None
 
@@ -388,8 +387,5 @@ def _constant(x: Operand) -> Operand:
 
 def _is_tracked(x: object) -> bool:
     """Whether any level keeps something for ``x``."""
-    while isinstance(x, Tensor):
-        if x.requires_grad or x.aux is not None:
-            return True
-        x = x.value
-    return isinstance(x, jax.core.Tracer)
+    found = any([t.requires_grad or t.aux is not None for t in layers(x)])
+    return found or isinstance(bottom(x), jax.core.Tracer)

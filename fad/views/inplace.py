@@ -35,7 +35,7 @@ import numpy as np
 from fad.core.avals import VALUES
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, flush, outlived, state
+from fad.core.level import Level, bind, flush, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
@@ -134,13 +134,10 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
             set_value(t, new_tensor(value, ROOT))
             storage.version += 1
         return
-    watermark = state.watermark
-    if level is ROOT:  # at other levels, those below record what is written
-        state.watermark = max(watermark, ROOT.id)
-    try:
+    # At other levels than that of the tape, those below record what is written.
+    watermark = max(state.watermark, ROOT.id) if level is ROOT else state.watermark
+    with modes(watermark=watermark):
         overwrite_from(t, level.lift(value), "accumulating into .grad")
-    finally:
-        state.watermark = watermark
 
 
 AccumulateGrad.write = staticmethod(write_value)
@@ -461,19 +458,12 @@ def _refuse_captured(root: Tensor, new: Any) -> None:
     """Refuse lanes of a vmap in a Tensor that was there before the vmap."""
     if new.level is ROOT:
         return
-    own: list[Any] = []
-    x: Any = root
-    while isinstance(x, Tensor):
-        own.append(x.level)
-        x = outlived(x.value)
-    x = new
-    while isinstance(x, Tensor):
+    own = [x.level for x in layers(root)]
+    for x in layers(new):
         level = x.level
-        batched = level.batch_dim(x) is not None
-        if batched and level.id > root.born and level not in own:
+        if level.batch_dim(x) is not None and level.id > root.born and level not in own:
             raise LevelError(
                 f"vmap: a value that differs between lanes ({describe(new)}) was written into a Tensor "
                 f"({describe(root)}) captured from outside of the mapped function, which has one "
                 "value for all lanes: pass that Tensor as a mapped argument, or make it inside"
             )
-        x = outlived(x.value)

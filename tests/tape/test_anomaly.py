@@ -17,8 +17,7 @@ from helpers import leaf
 import fad
 import fad.numpy as fnp
 from fad import autograd
-from fad.errors import GradientError
-from fad.errors.tracebacks import setting
+from fad.errors import GradientError, tracebacks
 from fad.tape import anomaly
 
 
@@ -46,7 +45,7 @@ def test_a_forward_traceback_has_the_frames_of_the_user_and_all_where_they_are_a
 ) -> None:
     library = str(Path(fad.__file__).parent)
     for filtering, there in (("remove_frames", False), ("off", True)):
-        monkeypatch.setattr(setting, "filtering", filtering)
+        monkeypatch.setattr(tracebacks, "filtering", filtering)
         x = leaf(0.0)
         with autograd.detect_anomaly():
             y = the_guilty_line(x)
