@@ -255,13 +255,17 @@ class Level(Observable):
         """How many parts a Tensor of this level with this `layout` has."""
         return 1
 
+    def settings(self) -> tuple[Hashable, ...]:
+        """The arguments that an equivalent level is made with."""
+        return ()
+
     def maker(self) -> Callable[[], Level]:
         """A function that makes an equivalent level; it does not refer to this one."""
-        raise NotImplementedError
+        return functools.partial(type(self), *self.settings())
 
     def key(self) -> Hashable:
         """A key of what this level does: levels with equal keys are equivalent."""
-        return self.kind
+        return self.kind, *self.settings()
 
 
 def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:

@@ -43,7 +43,7 @@ from fad.functions.closures import checked_arrays, closure_error, is_tracer, not
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
-from fad.levels.randomness import draws, note_call
+from fad.levels.randomness import has_draws, note_call
 
 call_p = new_primitive("fad_call", expensive=True)
 
@@ -110,7 +110,7 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
     closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
-    drawing = closed if draws(closed.jaxpr) else None
+    drawing = closed if has_draws(closed.jaxpr) else None
     return _Abstract(list(closed.out_avals), template[0], drawing)
 
 

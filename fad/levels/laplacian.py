@@ -15,7 +15,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.elementwise import is_elementwise_equation
 from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
 from fad.core.jaxprs import jaxpr_key
-from fad.core.level import bind, map_tensors, outlived
+from fad.core.level import bind, map_tensors
 from fad.core.primitive import Primitive
 from fad.core.series import depends_on_point, derivative_of, evaluate_with
 from fad.core.tensor import Tensor, new_tensor
@@ -84,14 +84,10 @@ class LaplacianLevel(RecordingLevel):
     kind = "laplacian"
 
     def evaluate(self, op: Operation, args: Sequence[Any]) -> Outputs:
-        values: list[Any] = []
-        differentiated: list[tuple[Any, ...]] = []
-        for a in args:
-            own = isinstance(a, Tensor) and a._level is self
-            values.append(a._value if own else a)
-            differentiated.append((own and a._aux) or ())
-        if not any(differentiated):
+        values, beside, some = self.unwrapped(args)
+        if not some:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+        differentiated = [aux or () for aux in beside]
         if type(op) is Primitive and op.jit:
             return self._by_equations(op, values, differentiated)
         return self._by_jvp(op, values, differentiated)
@@ -166,9 +162,6 @@ class LaplacianLevel(RecordingLevel):
     def part_count(self, layout: Any) -> int:
         return 1 + len(layout)
 
-    def maker(self) -> Callable[[], LaplacianLevel]:
-        return LaplacianLevel
-
     def with_derivatives(self, value: Value, *parts: Any) -> Tensor:
         """A Tensor of this level; ``parts``: its Jacobian and its Laplacian, if it has them."""
         return new_tensor(value, self, parts or None)
@@ -182,10 +175,8 @@ class LaplacianLevel(RecordingLevel):
 
     def unpack(self, x: Operand) -> tuple[Any, ...]:
         """The value of ``x`` at this level, and its Jacobian and Laplacian, where they are not zero."""
-        x = outlived(x)
-        if isinstance(x, Tensor) and x.level is self:
-            return (x.value, *(x.aux or ()))
-        return (x,)
+        value, parts = self.value_and_aux(x)
+        return (value, *(parts or ()))
 
 
 def _layout(aux: Sequence[Any]) -> tuple[RowPattern | None, ...]:
@@ -222,10 +213,8 @@ def _division(n: int) -> Primitive:
 
 def _of_one_row(x: Any, rows: BatchLevel) -> Any:
     """``x``, a value that is the same for all rows."""
-    x = outlived(x)
-    if isinstance(x, Tensor) and x.level is rows:
-        return x.value if x.aux is None else bind(_FIRST, (rows.unwrap(x, 0),))
-    return x
+    value, dim = rows.value_and_aux(x)
+    return value if dim is None else bind(_FIRST, (rows.unwrap(x, 0),))
 
 
 def _derive(op: Primitive, layouts: tuple[Any, ...]) -> Primitive:

@@ -75,7 +75,7 @@ def sharding_of(value: object) -> jax.sharding.Sharding | None:
     return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
-def device_of_sharding(sharding: jax.sharding.Sharding | None) -> Any:
+def device_of_sharding(sharding: jax.sharding.Sharding | None) -> object:
     """The device of a sharding: the first, if there are several."""
     return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)  # type: ignore[attr-defined]
 

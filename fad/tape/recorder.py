@@ -16,7 +16,7 @@ from fad.core.avals import SCALARS, VALUES, aval_of
 from fad.core.borrowed import as_array, copied
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import x64_enabled
-from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, state
+from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, outlived, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Deferred, seam
 from fad.core.tensor import Tensor, is_variable, new_tensor
@@ -194,6 +194,11 @@ class RecordingLevel(Level):
             beside.append(a._aux if own else None)
         return values, beside, any([b is not None for b in beside])
 
+    def value_and_aux(self, x: Operand) -> tuple[Any, Any]:
+        """`unwrapped`, of one value that may have outlived its level."""
+        x = outlived(x)
+        return (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
+
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError
@@ -254,9 +259,6 @@ class GradLevel(RecordingLevel):
     def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
         return self.variable(parts[0]) if layout else new_tensor(parts[0], self)
 
-    def maker(self) -> Callable[[], Level]:
-        return GradLevel
-
     def variable(self, value: Value) -> Tensor:
         """A fresh input of this level, which requires grad."""
         t = new_tensor(value, self)
@@ -300,6 +302,9 @@ class RootLevel(GradLevel):
                     return tuple([new_tensor(o, self) for o in out])
                 return new_tensor(out, self)
         return self._deferred(op, args)
+
+    def maker(self) -> Callable[[], Level]:
+        return GradLevel
 
     def _deferred(self, op: Any, args: Sequence[Operand]) -> Outputs:
         """`process`, for a step that may have a trace."""

@@ -294,11 +294,11 @@ class save_on_cpu(saved_tensors_hooks):
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
         cpu = jax.devices("cpu")[0]
 
-        def to_host(t: Tensor) -> tuple[Any, Tensor]:
+        def to_host(t: Tensor) -> tuple[object, Tensor]:
             placed: Tensor = t.to(cpu)  # type: ignore[attr-defined]
             return sharding_of(t), placed
 
-        def back(packed: tuple[Any, Tensor]) -> Tensor:
+        def back(packed: tuple[object, Tensor]) -> Tensor:
             where, t = packed
             restored: Tensor = t if where is None else t.to(where)  # type: ignore[attr-defined]
             return restored
