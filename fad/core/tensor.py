@@ -8,6 +8,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import jax
+import numpy as np
+
 from fad.core.avals import Count
 from fad.core.types import Aval, DType, GraphNode, ViewLink
 from fad.errors.suggestions import no_name_later
@@ -274,6 +277,11 @@ def current_node(t: Tensor) -> GraphNode | None:
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)
     return t._node
+
+
+def is_operand(x: object) -> bool:
+    """Whether ``x`` is an `fad.core.types.Operand`: a Tensor, an array of JAX or NumPy, or a number."""
+    return isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex))
 
 
 def is_variable(x: object) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.level import bind, layers, outlived
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, is_operand
 from fad.core.types import Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
 from fad.tape.edges import Edge, GradientEdge, edge_to_operation
@@ -105,7 +105,7 @@ def _implicit(t: Tensor, expected: Any, who: str) -> Value:
 
 def _given(c: Any, k: int, expected: Any, who: str) -> Value:
     """A gradient that the user gave for root ``k``, checked against what is known of the root."""
-    if not isinstance(c, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
+    if not is_operand(c):
         raise TypeError(
             f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
             f"({describe(c)}): for one array write fad.tensor(...)"

@@ -9,13 +9,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, is_operand
 from fad.core.types import Array, MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import accumulate
@@ -89,16 +88,13 @@ def _run_by_hand(
             f"(expected {len(node.edges)}, got {len(grads)})"
         )
     for i, g in enumerate(grads):
-        if g is not None and not isinstance(g, _VALUES):
+        if g is not None and not is_operand(g):
             raise GradientError(
                 f"Function {node.name()} returned an invalid gradient at index {i} - got {describe(g)} "
                 "but expected a Tensor or None"
             )
     grads = [None if g is None else as_tensor(g) for g in grads]
     return grads if create_graph else [None if g is None else level.detach(g) for g in grads]
-
-
-_VALUES = (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)
 
 
 def level_of(node: Node) -> Any:

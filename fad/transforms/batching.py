@@ -14,7 +14,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor, new_tensor, version_of
+from fad.core.tensor import Tensor, is_operand, new_tensor, version_of
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.batch import RANDOMNESS, BatchLevel
@@ -297,12 +297,12 @@ def out_dim_of(out: PyTree, dim: PyTree, k: int) -> int | None:
         return None
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
         raise StructureError(f"vmap: out_dims entries must be ints or None, got {describe(dim)}")
-    if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+    if not is_operand(out):
         raise StructureError(
             f"vmap: output {k} of the mapped function must be an array, got {describe(out)}. Return "
             "arrays only: other results have no value for each lane."
         )
-    ndim = np.ndim(out) if not isinstance(out, Tensor) else out.ndim
+    ndim = np.ndim(out)
     if not -(ndim + 1) <= dim <= ndim:
         raise StructureError(
             f"vmap: out_dims {dim} is out of range for output {k}, which has {ndim} dimensions in "

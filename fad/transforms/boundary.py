@@ -13,7 +13,7 @@ from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
 from fad.core.level import captured_by_jit, outlived
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor, is_operand, new_tensor
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
@@ -121,7 +121,7 @@ def differentiable_leaves(
 
 def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
     """`lower` of a value to be differentiated, after a check that it can be."""
-    if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
+    if not is_operand(leaf):
         raise ArgumentError(
             f"{who}: {where} must be an array, got {describe(leaf)}. Only arrays can be "
             "differentiated: pass what is not an array as another argument."
@@ -239,9 +239,7 @@ def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> N
 def check_arrays(outs: Sequence[Value], who: str) -> None:
     """Refuse outputs of a transformed function that are no arrays."""
     for k, o in enumerate(outs):
-        if not isinstance(
-            o, (Tensor, jax.Array, np.ndarray, np.generic, bool, int, float, complex)
-        ):
+        if not is_operand(o):
             raise ArgumentError(
                 f"{who}: output {k} of the function must be an array, got {describe(o)}"
             )

@@ -22,7 +22,7 @@ from fad.core.types import Array, DType, MaybeValue, Operand, PyTree, Shape, Val
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.levels.jvp import JvpLevel
-from fad.tape.engine import ZEROS_LIKE, pull_back
+from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
     check_arrays,
@@ -36,7 +36,7 @@ from fad.transforms.boundary import (
     substitute,
     with_aux,
 )
-from fad.transforms.forward import push_forward, tangent_leaves, zeros_like
+from fad.transforms.forward import filled, push_forward, tangent_leaves
 from fad.transforms.linearization import linearization_of
 from fad.transforms.reverse import gradient_function, pullback_of
 
@@ -126,10 +126,7 @@ def _rows(
         cts: list[MaybeValue] = [None] * len(outs)
         cts[k] = cotangents[0]
         grads = pull_back(outs, cts, variables, keep_graph=True)
-        return [
-            bind(ZEROS_LIKE, (v,)) if g is None else _conjugate(g)
-            for g, v in zip(grads, values, strict=True)
-        ]
+        return filled([g if g is None else _conjugate(g) for g in grads], values)
 
     rows: list[Value] = []
     for k, o in enumerate(outs):
@@ -188,7 +185,7 @@ def forward_jacobian(
                 check_arrays(outs, who)
                 found["like"] = trees.skeleton(out)
                 pairs = [level.unpack(o) for o in outs]
-            return [zeros_like(p) if t is None else t for p, t in pairs]
+            return filled([t for _, t in pairs], [p for p, _ in pairs])
 
         basis = basis_of(values)
         columns = _over_basis(push, basis, chunk_size, -1)
@@ -313,9 +310,8 @@ def ggnvp(
                 "out, or convert it"
             )
     values, given, structure = tangent_leaves((params,), (v,), "ggnvp")
-    filled = [zeros_like(x) if t is None else t for x, t in zip(values, given, strict=True)]
     tensors = has_tensor((params, v))
-    (v,) = leave(trees.unflatten(structure, filled, (params,)), tensors)
+    (v,) = leave(trees.unflatten(structure, filled(given, values), (params,)), tensors)
     pushed, pull = pullback_of(push, (v,), False, "ggnvp", "ggnvp")
     gradient = gradient_function(loss, 0, False, "ggnvp", False)
     _, curved = push_forward(gradient, (outputs,), (pushed,), False, "ggnvp")

@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fad.core.avals import VALUES
@@ -58,8 +57,8 @@ from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
 from fad.views.creation import DEFAULT, forbidden
 from fad.views.duals import DualLink
 from fad.views.indexing import step_of
-from fad.views.masked_parts import MaskedPart, masked_part
-from fad.views.pytree import TrackedTensor
+from fad.views.masked_parts import MaskedPart, is_mask, masked_part
+from fad.views.pytree import original
 from fad.views.stop_gradient import stopped
 from fad.views.unrecorded_writes import with_history
 from fad.views.write_back import overlaps
@@ -85,8 +84,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
     """
     t, *rest = args
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     link, who = _link(t), f"{primitive.name}_"
     if link is None:
         return _write(t, None, whole_write(primitive), [t], rest, who)
@@ -99,8 +97,7 @@ def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_
 
     ``new`` is broadcast to the shape, and converted to the dtype. Errors are those of `write`.
     """
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     link = _link(t)
     base = t if link is None else _base_of(link)
     if step is not None:
@@ -115,8 +112,7 @@ def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_
 
 def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
     """Overwrite ``t`` from ``new``, a fresh result that nothing else refers to; errors as `write`."""
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     if _link(t) is not None or new.shape != t.shape or new.dtype != t.dtype:
         return replace(t, new, who=who)
     _check(t, None, (new,), who)
@@ -158,7 +154,8 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     """
     if isinstance(value, (np.ndarray, np.generic)):
         value = as_array(value)
-    if _is_mask(index) and type(value) is not MaskedPart and np.ndim(value) == 0:
+    may_be_mask = type(index) not in _NO_MASKS and type(value) is not MaskedPart
+    if may_be_mask and is_mask(index) and np.ndim(value) == 0:
         mask = as_tensor(index)
         if mask.shape != x.shape[: mask.ndim]:
             raise IndexError(
@@ -166,8 +163,7 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
             )
         write(MASKED_FILL, [x, mask, value])
         return
-    if type(x) is TrackedTensor:
-        x = x.origin
+    x = original(x)
     try:
         step = step_of(x, index)
     except HostValueError as error:
@@ -183,14 +179,7 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     replace(x, value, step, "x[i] = v")
 
 
-_NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices
-
-
-def _is_mask(index: PyTree) -> bool:
-    """Whether an index is one bool array, which also serves without concrete values."""
-    if type(index) in _NO_MASKS:
-        return False
-    return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
+_NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices: `isinstance` takes longer
 
 
 def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:

@@ -72,6 +72,11 @@ class TrackedTensor(Tensor):
     _node = _of_origin("_node", _node_of)
 
 
+def original(t: Tensor) -> Tensor:
+    """``t`` itself; for a `TrackedTensor` the Tensor that was flattened."""
+    return t.origin if type(t) is TrackedTensor else t
+
+
 def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     """The one child of ``t``: its array, or where that would lose something a TrackedTensor."""
     if t.meta is None and not t._requires_grad and t._level is ROOT and not bodies.traced:

@@ -11,7 +11,7 @@ from fad.tape.graph import alias
 from fad.views.aliases import Link, link_of, tell_nodes
 from fad.views.creation import DEFAULT
 from fad.views.inplace import check_writable
-from fad.views.pytree import TrackedTensor
+from fad.views.pytree import original
 
 _NEVER = -(2**63)  # a version that no storage has
 
@@ -26,8 +26,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
         GradientError, LevelError: as for a write, see `fad.views.inplace.write`.
         ValueError: from ``view``.
     """
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     check_writable(t, who, elements=False)
     storage = storage_of(t)
     with storage.lock:
