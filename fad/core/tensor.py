@@ -211,7 +211,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         return self._node_of_operation()
 
     def _node_of_operation(self) -> GraphNode | None:
-        """The node: who looks at the graph finds none of a program, see `fad.replay.program_node`."""
+        """The node; in place of one of a program that of its operation, see `fad.replay.program_node`."""
         node, nr = self._node, self._output_nr  # which it may change
         if node is not None and node.is_program:
             place = node.edges_of_outputs()[nr]  # type: ignore[attr-defined]

@@ -96,7 +96,9 @@ def _version(self: Tensor) -> int:
         GradientError: it is an inference Tensor, which keeps no count; an AttributeError too.
     """
     if self.meta is not None and self.meta.inference:
-        raise GradientError("Inference tensors do not track version counter.")
+        raise GradientError(
+            "Inference tensors do not track version counter. Make a normal Tensor of it first: x.clone()"
+        )
     return version_of(self)
 
 

@@ -86,7 +86,10 @@ def queue_callback(callback: Callable[[], object]) -> None:
     done
     """
     if running.task is None:
-        raise GradientError("Final callbacks can only be installed during backward pass.")
+        raise GradientError(
+            "queue_callback: Final callbacks can only be installed during backward pass: call it in a hook, "
+            "or in the backward of a Function"
+        )
     running.task.callbacks.append(callback)
 
 

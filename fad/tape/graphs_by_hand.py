@@ -56,7 +56,8 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
     _check_tensor("get_gradient_edge", t)
     if not t.requires_grad:
         raise GradientError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients: write "
+            "x.requires_grad_() before it is used"
         )
     return GradientEdge(*edge_to_operation(gradient_edge(t)))
 

@@ -21,6 +21,7 @@ from fad.levels.batch import RANDOMNESS, BatchLevel
 from fad.transforms.boundary import (
     argument_names,
     check_callable,
+    check_chunk_size,
     check_written,
     enter,
     is_array,
@@ -98,10 +99,7 @@ def vmap(
         raise ArgumentError(
             f"vmap: randomness must be one of {', '.join(map(repr, RANDOMNESS))}, got {randomness!r}"
         )
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ArgumentError(
-            f"vmap: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
-        )
+    check_chunk_size(chunk_size, "vmap")
 
     @restores_modes
     @functools.wraps(f)
@@ -181,7 +179,7 @@ def vmap(
         if chunk_size is None or chunk_size >= size:
             outs, _, out_structure = run(values, size, 0)
         elif axis_name is not None:
-            raise ValueError(
+            raise ArgumentError(
                 f"vmap: chunk_size={chunk_size} splits the dimension {axis_name!r}, so that collectives "
                 "over it would see one chunk only. Leave out chunk_size or axis_name."
             )

@@ -236,6 +236,14 @@ def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> N
         raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}{called}")
 
 
+def check_chunk_size(chunk_size: object, who: str) -> None:
+    """Refuse chunks of no size."""
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ArgumentError(
+            f"{who}: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
+        )
+
+
 def check_arrays(outs: Sequence[Value], who: str) -> None:
     """Refuse outputs of a transformed function that are no arrays."""
     for k, o in enumerate(outs):

@@ -27,6 +27,7 @@ from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
     check_arrays,
     check_callable,
+    check_chunk_size,
     differentiable_leaves,
     enter,
     has_tensor,
@@ -321,10 +322,7 @@ def ggnvp(
 def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object, who: str) -> None:
     """Refuse what is no function, and chunks of no size."""
     check_callable(f, who, argnums)
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ArgumentError(
-            f"{who}: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
-        )
+    check_chunk_size(chunk_size, who)
 
 
 class _Differentiated:

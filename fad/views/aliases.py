@@ -260,8 +260,8 @@ def set_value(t: Tensor, new: Tensor) -> None:
     t._lazy = None
 
 
-def tell_nodes(t: Tensor, storage: Storage, version: int) -> None:
-    """Tell the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
+def note_written_outputs(t: Tensor, storage: Storage, version: int) -> None:
+    """Note at the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
     for own in (t, *[p() for p in storage.peers]):
         node = None if own is None else current_node(own)
         if isinstance(node, RecordedNode):

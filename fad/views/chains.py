@@ -29,7 +29,7 @@ class Write(enum.Enum):
     FUNCTION = "function"
 
 
-BROADCAST = Write.BROADCAST  # to look a member of an Enum up takes longer
+BROADCAST = Write.BROADCAST  # a look-up in the Enum takes longer
 _view_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 

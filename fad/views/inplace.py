@@ -47,11 +47,11 @@ from fad.views.aliases import (
     has_only_values,
     link_of,
     move_retained,
+    note_written_outputs,
     only_value,
     set_state,
     set_value,
     snapshot,
-    tell_nodes,
 )
 from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
 from fad.views.creation import DEFAULT, forbidden
@@ -427,7 +427,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
             fresh = bind(copy_write(form_of(chain)), [data, *numbers_of(chain), fresh])
         data = fresh
     version = storage.version + 1
-    tell_nodes(root, storage, version)
+    note_written_outputs(root, storage, version)
     if new.level is root.level and new.level.id <= state.watermark:
         set_value(root, new if new.level is ROOT else with_history(new, root))
     else:
