@@ -18,7 +18,7 @@ from fad.errors import ArgumentError, GradientError, describe
 from fad.tape.edges import Edge, GradientEdge, edge_to_operation
 from fad.tape.engine import ONES_LIKE
 from fad.tape.graph import Node, gradient_edge
-from fad.tape.node_step import level_of
+from fad.tape.recorder import level_of
 
 _SINGLE = (
     GradientEdge,

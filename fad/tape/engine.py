@@ -26,9 +26,9 @@ from fad.tape.graph import (
     gradient_edge,
 )
 from fad.tape.hooks import call_tensor_hooks
-from fad.tape.node_step import level_of, reach_leaf, release_by_hand, step
+from fad.tape.node_step import reach_leaf, release_by_hand, step
 from fad.tape.recorded_node import RecordedNode, spread
-from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.tape.recorder import ROOT, PrimitiveNode, level_of
 from fad.tape.running import running
 
 

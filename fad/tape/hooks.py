@@ -37,7 +37,7 @@ from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
 from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of
 from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
-from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.recorder import as_tensor, level_of
 from fad.tape.running import running
 
 Gradients: TypeAlias = tuple[MaybeValue, ...]
@@ -120,10 +120,6 @@ def retain_grad(t: Tensor) -> None:
 
 
 # What the engine calls
-
-
-def _level(node: Node) -> Any:
-    return ROOT if node.level is None else node.level
 
 
 def _name(hook: Callable[..., object]) -> str:
@@ -231,7 +227,7 @@ def _through_hooks(
     if not hooks:
         return values
     host = host_for("a hook" if call is _of_tensor else "a hook on a node", node, running=True)
-    level, count = _level(node), len(values)
+    level, count = level_of(node), len(values)
     lifted = [None if v is None else level.lift(v) for v in (*values, *others)]
     given, beside = tuple(lifted[:count]), tuple(lifted[count:])
     for hook in list(hooks.values()):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +20,7 @@ from fad.tape.edges import InputMetadata, sharding_of
 from fad.tape.graph import AccumulateGrad, Node, extra_of
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.recorded_node import RecordedNode, spread
-from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
+from fad.tape.recorder import PrimitiveNode, as_tensor, level_of
 from fad.tape.saved import raise_released
 
 
@@ -95,33 +93,6 @@ def _run_by_hand(
             )
     grads = [None if g is None else as_tensor(g) for g in grads]
     return grads if create_graph else [None if g is None else level.detach(g) for g in grads]
-
-
-def level_of(node: Node) -> Any:
-    """The level of a node; one built by hand has that of what it leads to.
-
-    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
-    """
-    found = _known_level(node)
-    stack = [] if found is not None else [node]
-    while stack:
-        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
-        unknown = [n for n in nexts if _known_level(n) is None]
-        if unknown:
-            stack.extend(unknown)
-            continue
-        levels = [_known_level(n) for n in nexts]
-        found = extra_of(stack.pop()).level = max(
-            levels, key=operator.attrgetter("id"), default=ROOT
-        )
-    return found
-
-
-def _known_level(node: Node) -> Any:
-    """The level of a node, if it was recorded or was looked for before."""
-    if node.level is not None or node.extra is None:
-        return node.level
-    return node.extra.level
 
 
 def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:

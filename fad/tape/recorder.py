@@ -6,6 +6,7 @@ dual or batched Tensor that requires grad is recorded at its level in the same w
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
-from fad.tape.graph import Node, alias, current_edge, gradient_edge
+from fad.tape.graph import Node, alias, current_edge, extra_of, gradient_edge
 from fad.tape.recorded_node import node_name, spread
 from fad.tape.running import running
 from fad.tape.saved import keep_bases, versions_of
@@ -327,6 +328,33 @@ def as_tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     return new_tensor(x if isinstance(x, jax.Array) else as_array(x), ROOT)
+
+
+def level_of(node: Node) -> Any:
+    """The level of a node; one built by hand has that of what it leads to.
+
+    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
+    """
+    found = _known_level(node)
+    stack = [] if found is not None else [node]
+    while stack:
+        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
+        unknown = [n for n in nexts if _known_level(n) is None]
+        if unknown:
+            stack.extend(unknown)
+            continue
+        levels = [_known_level(n) for n in nexts]
+        found = extra_of(stack.pop()).level = max(
+            levels, key=operator.attrgetter("id"), default=ROOT
+        )
+    return found
+
+
+def _known_level(node: Node) -> Any:
+    """The level of a node, if it was recorded or was looked for before."""
+    if node.level is not None or node.extra is None:
+        return node.level
+    return node.extra.level
 
 
 def detached(level: Level, out: Outputs) -> Outputs:

@@ -20,7 +20,7 @@ from fad.tape.endpoints import as_list, edges_of, inputs_outside, roots_of
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import accumulator_of, gradient_edge
 from fad.tape.hooks import retain_grad
-from fad.tape.node_step import level_of
+from fad.tape.recorder import level_of
 from fad.tape.running import running
 
 Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
