@@ -17,7 +17,7 @@ from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
 from fad.core.jaxprs import jaxpr_key
 from fad.core.level import bind, map_tensors
 from fad.core.primitive import Primitive
-from fad.core.series import depends_on_point, derivative_of, evaluate_with
+from fad.core.series import depends_on_point, derivative_of, evaluate_with, plus
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import (
     Array,
@@ -272,7 +272,7 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
     if _is_slogdet(eqn):
         return _slogdet(outs, *inputs)
     derivative = derivative_of(eqn, differentiated, kept, point, [point[k] for k in differentiated])
-    if depends_on_point(derivative.jaxpr, len(point), differentiated):
+    if depends_on_point(derivative.jaxpr, differentiated):
         found = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
     else:
         found = _linear(eqn, derivative, point, differentiated, inputs)
@@ -342,11 +342,7 @@ def _by_second_derivatives(
     rest = _of_laplacians(functools.partial(run_jaxpr, derivative, *point), own, len(rows))
     sums = [jnp.sum(b, 0) for b in bends]
     jacobians = _jacobians(rows, pattern)
-    return [[j, _plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
-
-
-def _plus(a: Array | None, b: Array | None) -> Array | None:
-    return b if a is None else a if b is None else a + b
+    return [[j, plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
 
 
 def _is_real_function_of_elements(
@@ -383,13 +379,13 @@ def _by_element(
         rows = inputs[i][1].of_ndim(out.ndim)
         total[1] = added(total[1], rows.map(functools.partial(jnp.multiply, along)))
         if bend is not None:
-            total[2] = _plus(total[2], along * bend)
+            total[2] = plus(total[2], along * bend)
         for j in differentiated[place:]:
-            if depends_on_point(first.jaxpr, len(point), [j]):
+            if depends_on_point(first.jaxpr, [j]):
                 tangent = (jnp.ones_like(point[j]),)
                 second = jax.jvp(functools.partial(slope, k=j), (point[j],), tangent)[1]
                 squares = _sum_of_products(rows, inputs[j][1].of_ndim(out.ndim))
-                total[2] = _plus(total[2], (second if i == j else 2 * second) * squares)
+                total[2] = plus(total[2], (second if i == j else 2 * second) * squares)
     return total
 
 
@@ -415,9 +411,9 @@ def _product(eqn: JaxEquation, out: Array, *factors: Carried) -> Carried:
             rows = added(rows, rows_of_product(eqn, place, a[1], b[0]))
         if a[2] is not None:
             both = [a[2], b[0]] if place == 0 else [b[0], a[2]]
-            bend = _plus(bend, evaluate_equation(eqn, both)[0])
+            bend = plus(bend, evaluate_equation(eqn, both)[0])
     if all([x[1] is not None for x in factors]):
-        bend = _plus(bend, 2 * sum_of_row_products(eqn, [x[1] for x in factors]))
+        bend = plus(bend, 2 * sum_of_row_products(eqn, [x[1] for x in factors]))
     return [out, rows, bend]
 
 

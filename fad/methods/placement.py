@@ -31,7 +31,7 @@ def _astype(
     order: str = "K",
     subok: bool = True,
 ) -> Tensor:
-    """Converted to ``dtype``; with ``copy=False`` the Tensor itself, if it has this dtype.
+    """Converted to ``dtype``, and on ``device``; with ``copy=False`` the Tensor itself, if it has this dtype.
 
     ``order`` and ``subok``, of NumPy's method, have no effect.
     """
@@ -39,7 +39,8 @@ def _astype(
         raise TypeError(
             f"astype: cannot cast {describe(self)} to {jnp.dtype(dtype).name} by the rule {casting!r}"
         )
-    return fnp.astype(self, dtype) if copy else fnp.astype(self, dtype, copy=False)
+    out = fnp.astype(self, dtype) if copy else fnp.astype(self, dtype, copy=False)
+    return out if device is None else out.to(device)
 
 
 def _device(self: Tensor) -> Any:
