@@ -271,18 +271,8 @@ def _multiplied(u: Series, w: Series) -> Series:
 # Rules by hand: of an equation, the order, and its inputs
 
 Rule = Callable[[JaxEquation, int, list[Series]], list[Series]]
-RULES: dict[str, Rule] = {}
 
 
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def keep(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, rule))
-        return rule
-
-    return keep
-
-
-@_rule("mul", "dot_general", "conv_general_dilated")
 def _bilinear(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     def product(a: Array, b: Array) -> Array:
         return evaluate_equation(eqn, [a, b])[0]
@@ -291,7 +281,6 @@ def _bilinear(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series
     return [[_convolved(u, w, k, product) for k in range(order + 1)]]
 
 
-@_rule("div")
 def _quotient(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     u, w = inputs
     v: Series = evaluate_equation(eqn, [u[0], w[0]])
@@ -302,12 +291,10 @@ def _quotient(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series
     return [v]
 
 
-@_rule("square")
 def _square(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [_multiplied(inputs[0], inputs[0])]
 
 
-@_rule("integer_pow")
 def _integer_pow(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     u, (n,) = inputs[0], parameters(eqn)
     power: Series | None = None
@@ -328,7 +315,6 @@ def _integer_pow(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Ser
     return [v]
 
 
-@_rule("sqrt")
 def _sqrt(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     (u,) = inputs
     v: Series = evaluate_equation(eqn, [u[0]])
@@ -361,14 +347,6 @@ def _one_plus(v: Series, sign: int) -> Coefficient:
     return 1 + c if k == 0 and c is not None else c
 
 
-RULES["exp"] = _by_its_value(lambda v: v[-1])
-RULES["exp2"] = _by_its_value(lambda v: _times(v[-1], jnp.log(jnp.asarray(2, v[0].dtype))))
-RULES["expm1"] = _by_its_value(lambda v: v[0] + 1 if len(v) == 1 else v[-1])
-RULES["tanh"] = _by_its_value(lambda v: _one_plus(v, -1))
-RULES["tan"] = _by_its_value(lambda v: _one_plus(v, 1))
-RULES["logistic"] = _by_its_value(lambda v: plus(v[-1], _scaled(-1, _convolved(v, v, len(v) - 1))))
-
-
 def _pair(other: Callable[[Array], Array], signs: tuple[int, int]) -> Rule:
     """The rule of a function whose derivative is another one, and back, with these signs."""
 
@@ -383,12 +361,6 @@ def _pair(other: Callable[[Array], Array], signs: tuple[int, int]) -> Rule:
         return [v]
 
     return rule
-
-
-RULES["sin"] = _pair(lax.cos, (1, -1))
-RULES["cos"] = _pair(lax.sin, (-1, 1))
-RULES["sinh"] = _pair(lax.cosh, (1, 1))
-RULES["cosh"] = _pair(lax.sinh, (1, 1))
 
 
 # Control flow: the body is evaluated on series
@@ -406,7 +378,6 @@ def _series(parts: Series, order: int) -> Series:
     return list(parts) if len(parts) > 1 else [parts[0], *[None] * order]
 
 
-@_rule("cond")
 def _cond(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     index, *operands = inputs
 
@@ -417,7 +388,6 @@ def _cond(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [_series(o, order) for o in outs]
 
 
-@_rule("while")
 def _while(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     loop = while_parts(eqn)
     of_cond, of_body = loop.cond_count, loop.body_count
@@ -435,7 +405,6 @@ def _while(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [_series(o, order) for o in outs]
 
 
-@_rule("scan")
 def _scan(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     scan = scan_parts(eqn)
     n, carried = scan.constants, scan.carried
@@ -455,3 +424,25 @@ def _scan(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
         unroll=scan.unroll,
     )
     return [_series(o, order) for o in (*carry, *ys)]
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("mul", "dot_general", "conv_general_dilated"), _bilinear),
+    "div": _quotient,
+    "square": _square,
+    "integer_pow": _integer_pow,
+    "sqrt": _sqrt,
+    "cond": _cond,
+    "while": _while,
+    "scan": _scan,
+    "exp": _by_its_value(lambda v: v[-1]),
+    "exp2": _by_its_value(lambda v: _times(v[-1], jnp.log(jnp.asarray(2, v[0].dtype)))),
+    "expm1": _by_its_value(lambda v: v[0] + 1 if len(v) == 1 else v[-1]),
+    "tanh": _by_its_value(lambda v: _one_plus(v, -1)),
+    "tan": _by_its_value(lambda v: _one_plus(v, 1)),
+    "logistic": _by_its_value(lambda v: plus(v[-1], _scaled(-1, _convolved(v, v, len(v) - 1)))),
+    "sin": _pair(lax.cos, (1, -1)),
+    "cos": _pair(lax.sin, (-1, 1)),
+    "sinh": _pair(lax.cosh, (1, 1)),
+    "cosh": _pair(lax.sinh, (1, 1)),
+}
