@@ -282,7 +282,9 @@ def pull_through(
         unseen = isinstance(level, DerivingGradLevel) and level.writes and not state.saved_hooks
         if not unseen:
             grads = iter(pull_back(outs, cotangents, variables))
-            return [next(grads) if x is not v else None for x, v in zip(inside, values, strict=True)]
+            return [
+                next(grads) if x is not v else None for x, v in zip(inside, values, strict=True)
+            ]
     with allow_mutation_on_saved_tensors():
         return pull_through(f, values, cotangents, need, kind)
 

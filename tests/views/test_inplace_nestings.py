@@ -1,4 +1,4 @@
-"""Writes to what was saved, under nested transforms: an error where PyTorch has one, else the right gradient."""
+"""Writes to what was saved, in nested transforms: an error where PyTorch has one, or the right gradient."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -138,7 +138,11 @@ def test_a_write_inside_of_what_is_one_operation_is_not_seen_from_outside(name: 
 def test_second_derivatives_of_a_checkpointed_body_that_writes() -> None:
     pure = jax.hessian(lambda x: PURE[square_of_itself](x).sum())(X)
     for f in (checkpoint(square_of_itself), derived(square_of_itself)):
-        for second in (fad.hessian, lambda f: fad.jacrev(fad.grad(f)), lambda f: fad.jacrev(fad.jacrev(f))):
+        for second in (
+            fad.hessian,
+            lambda f: fad.jacrev(fad.grad(f)),
+            lambda f: fad.jacrev(fad.jacrev(f)),
+        ):
             np.testing.assert_allclose(second(total(f))(X), pure, rtol=1e-4, atol=1e-6)
     t = leaf(X)
     (slope,) = fad.autograd.grad(checkpoint(square_of_itself)(t).sum(), t, create_graph=True)
