@@ -131,7 +131,8 @@ def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
         convert = f"write {float(leaf)}" if isinstance(leaf, int) else "x.astype(float)"
         raise ArgumentError(
             f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
-            f"{describe(leaf)}. Convert it ({convert}), or leave it out of what is differentiated."
+            f"{describe(leaf)}. Convert it ({convert}), or leave it out: give {who} a function of what is "
+            "to be differentiated alone, as in lambda w: loss(w, labels)."
         )
     return value
 
