@@ -35,6 +35,15 @@ X = fad.tensor([1.0, 2.0])
         (lambda: fnp.put(X, [0], 2.0), "write x.put_(indices, values)"),
         (lambda: fnp.place(X, X > 1.0, fnp.ones(1)), "write x[mask] = values"),
         (lambda: fnp.add.at(X, fnp.array([0]), 1.0), "write x.index_put_((indices,), values, acc"),
+        (lambda: fad.random.key(1.5), "a seed is one integer: write fad.random.key(0)"),
+        (
+            lambda: fad.random.normal(fad.random.split(fad.random.key(0), 3)),
+            "for an array of keys write fad.vmap(fad.random.normal)(keys)",
+        ),
+        (
+            lambda: fad.random.normal((3,), fad.random.key(0)),
+            "write fad.random.normal(fad.random.key(0), ...)",
+        ),
         (lambda: fad.random.normal((3,)), "write fad.random.normal(fad.random.key(0), ...)"),
     ],
 )
