@@ -151,7 +151,11 @@ def check_value(what: str, x: Any, aval: Aval, summed: bool = False) -> MaybeVal
         )
     if tuple(x.shape) != tuple(aval.shape):
         if not summed or not is_broadcast(aval.shape, x.shape):
-            also = ", or a shape compatible with it: that it can be broadcast to" if summed else ""
+            also = ""
+            if summed:
+                also = ", that of the argument, or a larger one that the argument was broadcast to"
+                if is_broadcast(x.shape, aval.shape):
+                    also = f", that of the argument: write fad.numpy.broadcast_to(g, {tuple(aval.shape)})"
             raise RuleError(
                 f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}{also}"
             )
