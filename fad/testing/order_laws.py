@@ -431,9 +431,10 @@ def missing_sums(case: Case) -> Iterator[str]:
                     where = f", in a call of the check with {label}" if label else ""
                     yield (
                         f"{s.name}.{call.rule}, {other.argument(i)}: the gradient has shape "
-                        f"{tuple(g.shape)}, and is summed to {x.shape}, the shape of the argument, as "
-                        f"forward broadcasts it{where}. That gives the right gradient. A sum in the rule can be "
-                        "cheaper; if forward is not meant to broadcast, let it raise for such shapes."
+                        f"{tuple(g.shape)}, and is summed to {x.shape}, the shape of the argument, "
+                        f"as forward broadcasts it{where}. That gives the right gradient. A sum in the "
+                        "rule can be cheaper; if forward is not meant to broadcast, let it raise for "
+                        "such shapes."
                     )
                     return
 
