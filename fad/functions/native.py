@@ -38,7 +38,7 @@ from fad.core.jaxapi import (
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import conjugate
 from fad.core.types import Array, JaxEquation, JaxProgram, Operand
-from fad.errors import RuleError
+from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules, Values
@@ -145,7 +145,16 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
 
         like = [struct_of(v.aval) for v, n in zip(operands, need, strict=True) if n]
         cts = [instantiate_zeros(c) for c in cotangents]
-        found = iter(jax.linear_transpose(body, *like)(cts))
+        try:
+            found = iter(jax.linear_transpose(body, *like)(cts))
+        except ValueError as error:
+            if "callbacks do not support" not in str(error):
+                raise
+            raise GradientError(
+                f"linear_transpose: {rules.name} runs on the host, where it is not known to be linear. If it "
+                "is, its transpose is the pullback at any point: write jax.vjp(f, *args)[1], or fad.vjp, "
+                "which conjugates complex cotangents"
+            ) from error
         return [next(found) if n else None for n in need]
     if any(need[: base.known]):
         raise RuleError(
