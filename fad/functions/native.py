@@ -20,7 +20,7 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -33,7 +33,7 @@ from fad.core.jaxapi import (
     instantiate_zeros,
     is_undefined_primal,
     new_primitive,
-    varying_axes,
+    varying_alike,
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import conjugate
@@ -55,15 +55,7 @@ def is_traced(values: Sequence[object]) -> bool:
 
 def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
-    arrays = [jnp.asarray(v) for v in values]
-    # Under shard_map, what is the same on all devices is made to vary as the other operands do. JAX's own
-    # primitives do this too; its transpose sums a gradient over the devices.
-    every = [varying_axes(aval_of(v)) for v in arrays]
-    axes: frozenset[Hashable] = frozenset().union(*every)
-    arrays = [
-        jax.lax.pcast(v, tuple(axes - own), to="varying") if axes - own else v
-        for v, own in zip(arrays, every, strict=True)
-    ]
+    arrays = varying_alike([jnp.asarray(v) for v in values])
     abstract = _abstract(rules, tuple(map(aval_of, arrays)))
     if abstract.drawing is not None:
         note_call(rules.name)
