@@ -253,7 +253,7 @@ def varying_axes(aval: types.Aval) -> frozenset[Hashable]:
     return frozenset() if kind is None else frozenset(kind.varying)
 
 
-def varying_alike(arrays: Sequence[Any]) -> list[Any]:
+def varying_alike(arrays: Sequence[types.Array]) -> list[types.Array]:
     """The arrays, made to vary along all ``shard_map`` axes along which one of them does.
 
     JAX's own primitives do this too; its transpose sums a gradient over the devices.

@@ -231,7 +231,7 @@ def compiled_call(name: str, call: Callable[..., Outputs], *operands: PyTree) ->
         raise GradientError(f"{error}. {_COMPILED} fad.jit(f, hooks=True) {_NAMES_IT}") from None
     for o in out if isinstance(out, tuple) else (out,):
         while isinstance(o, Tensor):
-            if o.node is not None:
+            if isinstance(o.node, Node):
                 o.node.metadata["compiled_"] = True
             o = o.value
     return out

@@ -237,7 +237,7 @@ class CheckpointRules(CallRules):
 
     def _pull(
         self, values: Sequence[Operand], cotangents: Sequence[MaybeValue], need: Sequence[bool]
-    ) -> list[Any]:
+    ) -> list[MaybeValue]:
         """The gradients of ``values``, by a run of the body whose graph is differentiated."""
         if not self.alone:
             return pull_through(self.forward, values, cotangents, need, GradLevel)

@@ -280,14 +280,16 @@ def hvp(
     both = push_forward(gradient, primals, tangents, False, "hvp")
     if len(nums) == len(primals):
         return both
-    given = [dict(zip(nums, part, strict=True)) for part in both]
-    return tuple([tuple([g.get(k) for k in every]) for g in given])
+    of_gradient, of_product = [dict(zip(nums, part, strict=True)) for part in both]
+    return tuple(map(of_gradient.get, every)), tuple(map(of_product.get, every))
 
 
 def _is_discrete(argument: PyTree) -> bool:
     """Whether there are integers or bools in it, which have no derivatives."""
     leaves = trees.flatten(argument)[0]
-    return any([isinstance(x, int) or not is_inexact(getattr(x, "dtype", float)) for x in leaves])
+    return any(
+        [isinstance(x, int) or (hasattr(x, "dtype") and not is_inexact(x.dtype)) for x in leaves]
+    )
 
 
 def ggnvp(
