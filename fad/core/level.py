@@ -208,6 +208,9 @@ class Level(Observable):
     def note_draw(self) -> None:
         """Random numbers are drawn while this level runs."""
 
+    def note_write(self) -> None:
+        """A Tensor is written to while this level runs."""
+
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)

@@ -45,6 +45,14 @@ _ANYWHERE = {
     r"(key passed to jit-compiled function|argument \d+ is already consumed|PRNG key first used)": (
         "A key is for one draw: write key, sub = fad.random.split(key), and draw with sub"
     ),
+    r"(?s)(does not accept dtype|Cannot interpret|element_type from|can require grad|integer or bool dtype)"
+    r".*key<|key<.*type promotion|PRNGKey dtype|key array cannot be|not 'PRNGKeyArray'": (
+        "A random key is no number and has no derivative: draw with it, fad.random.normal(key, shape); its "
+        "integers are fad.random.key_data(key)"
+    ),
+    r"arrays are valid indices\. Got Tensor": (
+        "A JAX array takes no Tensor as an index: write fad.asarray(x)[i], in every transform"
+    ),
     r"^Pred must be a scalar": "For a choice element by element write fad.numpy.where(condition, a, b)",
     r"^cond_fun must return a boolean scalar": "Write condition.all() or condition.any()",
     r"unbound axis name": "Name the axis of the transform around: fad.vmap(f, axis_name='i')",

@@ -118,8 +118,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         raise ArgumentError(f"requires_grad must be a bool, got {describe(requires_grad)}")
     if requires_grad and not is_inexact(self.dtype):
         raise ArgumentError(
-            f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}: "
-            "convert it with x.astype(float)"
+            f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}"
+            + (": convert it with x.astype(float)" if isinstance(self.dtype, np.dtype) else "")
         )
     if not _is_leaf(self):
         if requires_grad:

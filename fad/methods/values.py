@@ -48,6 +48,11 @@ def _concrete(x: Tensor, what: str) -> Any:
             f"{what} of a Tensor ({describe(x)}) under a JAX trace, which has no value yet: "
             f"{instead_of_a_number(what)}"
         )
+    if not isinstance(value.dtype, np.dtype):
+        raise ArgumentError(
+            f"{what} of {describe(x)}: a random key is no number: draw with it, "
+            "fad.random.normal(key, shape), or read its integers, fad.random.key_data(key)"
+        )
     return value
 
 
@@ -141,11 +146,34 @@ def _item(self: Tensor, *args: PyTree) -> Any:
     try:
         return value.item(*args)
     except ValueError as error:
-        several = not args and self.size != 1
-        count = (
-            f"a Tensor with {self.size} elements cannot be converted to Scalar, " if several else ""
-        )
-        raise ArgumentError(f"item() of {describe(self)}: {count}{error}") from None
+        raise ArgumentError(_refusal(self, "item()", error)) from None
+
+
+# What to write for one element of several, by what reads it; and for one that is of another kind.
+_ONE = {
+    "item()": "write x[i].item() for one of them",
+    "float()": "write fad.numpy.sin(x) for math.sin(x), float(x[i]) for one of them",
+    "int()": "write x.astype(int), or int(x[i]) for one of them",
+    "complex()": "write complex(x[i]) for one of them",
+    "index()": "an index or a length is one number: write x[i] for one of them",
+}
+_OF_KIND = {
+    "float()": "write x.real or abs(x)",
+    "int()": "write x.real or abs(x)",
+    "index()": "write int(x) for the number",
+}
+
+
+def _refusal(x: Tensor, what: str, error: Exception) -> str:
+    """Why ``what`` cannot read a number of ``x``, for which ``error`` was raised, and what to write."""
+    who = f"{what} of {describe(x)}"
+    if what not in _ONE or x.size == 1:
+        of_kind = _OF_KIND.get(what) if what == "index()" or x.dtype.kind == "c" else None
+        return f"{who}: {error}{f': {of_kind}' if of_kind else ''}"
+    count = f"a Tensor with {x.size} elements cannot be converted to Scalar"
+    if not x.size:
+        return f"{who}: {count}, there is no number in it"
+    return f"{who}: {count}: {_ONE[what]}, x.tolist() or x.numpy() for all"
 
 
 def _tolist(self: Tensor) -> Any:
@@ -169,7 +197,7 @@ def _scalar(convert: Callable[[Any], object], what: str) -> Callable[[Tensor], A
         try:
             result = convert(value)
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"{what} of {describe(self)}: {error}") from None
+            raise ArgumentError(_refusal(self, what, error)) from None
         # What is on the tape keeps its graph: to log ``float(loss)`` loses nothing.
         if (
             self._level is not ROOT
@@ -215,8 +243,10 @@ def _format(self: Tensor, spec: str) -> str:
             raise
         return str(self)
     except ValueError as error:
+        several = self.size != 1
+        why = "write f'{x}', or format x.tolist() number by number" if several else str(error)
         raise ArgumentError(
-            f"the format {spec!r} is for one number, got {describe(self)}: {error}"
+            f"the format {spec!r} is for one number, got {describe(self)}: {why}"
         ) from None
 
 

@@ -425,11 +425,13 @@ def missing_sums(case: Case) -> Iterator[str]:
                 continue
             for i, (g, x) in enumerate(zip(found, other.xs, strict=True)):
                 if tuple(g.shape) != x.shape:
+                    where = f", in a call of the check with {label}" if label else ""
                     yield (
                         f"{s.name}.{call.rule}, {other.argument(i)}: the gradient has shape "
-                        f"{tuple(g.shape)}, and is summed to {x.shape}"
-                        f"{' with ' + label if label else ''}. Where forward broadcasts, the rule may sum "
-                        "over the broadcast dimensions itself."
+                        f"{tuple(g.shape)}, and is summed to {x.shape}, the shape of the argument, "
+                        f"as forward broadcasts it{where}. That gives the right gradient. A sum in the "
+                        "rule can be cheaper; if forward is not meant to broadcast, let it raise for "
+                        "such shapes."
                     )
                     return
 

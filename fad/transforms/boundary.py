@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
@@ -128,10 +129,17 @@ def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
         )
     value = lower(leaf)
     if not is_inexact(value.dtype):
-        convert = f"write {float(leaf)}" if isinstance(leaf, int) else "x.astype(float)"
+        convert = (
+            f"Convert it (write {float(leaf)}), or leave"
+            if isinstance(leaf, int)
+            else ("Convert it (x.astype(float)), or leave")
+        )
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            convert = "A random key has no derivative: leave"
         raise ArgumentError(
             f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
-            f"{describe(leaf)}. Convert it ({convert}), or leave it out of what is differentiated."
+            f"{describe(leaf)}. {convert} it out: give {who} a function of what is "
+            "to be differentiated alone, as in lambda w: loss(w, labels)."
         )
     return value
 

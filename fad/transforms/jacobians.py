@@ -244,24 +244,50 @@ def hvp(
     Arguments:
         f: returns a real scalar.
         primals: a tuple with the arguments of ``f``.
-        tangents: a tuple of the same structure, the vector.
+        tangents: a tuple of the same structure, the vector. None stands for zero, and is the only tangent of
+            an argument with integers or bools.
 
     Returns:
-        ``(gradient, product)``, each a tuple like ``primals``; by forward over reverse.
+        ``(gradient, product)``, each a tuple like ``primals``, with None for an argument that has integers
+        or bools; by forward over reverse.
+
+    Raises:
+        StructureError: primals and tangents differ in structure, shape or dtype.
+        ArgumentError: all arguments have integers or bools.
 
     >>> import fad
     >>> g, hv = fad.hvp(lambda x: (x**3).sum(), (fad.numpy.array([1.0, 2.0]),),
     ...                 (fad.numpy.array([1.0, 0.0]),))
     >>> g[0].tolist(), hv[0].tolist()
     ([3.0, 12.0], [6.0, 0.0])
+    >>> w, k = fad.tensor([1.0, 2.0]), fad.tensor(1)  # k is an index, and has no derivative
+    >>> fad.hvp(lambda w, k: w[k] ** 3, (w, k), (w, None))[1]
+    (Tensor([ 0., 24.], dtype=float32), None)
     """
     if not isinstance(primals, (tuple, list)):
         raise ArgumentError(
             f"hvp: primals must be a tuple of arguments, got {describe(primals)}. "
             "Write hvp(f, (x,), (v,))."
         )
-    gradient = gradient_function(f, tuple(range(len(primals))), False, "hvp", False)
-    return push_forward(gradient, primals, tangents, False, "hvp")
+    every = range(len(primals))
+    left_out = [
+        k for k in every if _is_discrete(primals[k]) and tuple(tangents)[k : k + 1] == (None,)
+    ]
+    nums = [k for k in every if k not in left_out] or every
+    gradient = gradient_function(f, tuple(nums), False, "hvp", False)
+    both = push_forward(gradient, primals, tangents, False, "hvp")
+    if len(nums) == len(primals):
+        return both
+    of_gradient, of_product = [dict(zip(nums, part, strict=True)) for part in both]
+    return tuple(map(of_gradient.get, every)), tuple(map(of_product.get, every))
+
+
+def _is_discrete(argument: PyTree) -> bool:
+    """Whether there are integers or bools in it, which have no derivatives."""
+    leaves = trees.flatten(argument)[0]
+    return any(
+        [isinstance(x, int) or (hasattr(x, "dtype") and not is_inexact(x.dtype)) for x in leaves]
+    )
 
 
 def ggnvp(

@@ -242,6 +242,7 @@ def _check(
             "the operation."
         )
     for level in state.levels:
+        level.note_write()
         if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
