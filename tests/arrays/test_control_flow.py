@@ -333,7 +333,9 @@ def test_windows_have_the_derivatives_that_jax_knows(name: str, of: str) -> None
     def pooled(module: Any, start: Any) -> Fn:
         def f(x: Any) -> Any:
             window = ((2,), (1,), "SAME")
-            return (module.lax.reduce_window(x, start, getattr(module.lax, name), *window) ** 2).sum()
+            return (
+                module.lax.reduce_window(x, start, getattr(module.lax, name), *window) ** 2
+            ).sum()
 
         return f
 
