@@ -278,7 +278,7 @@ def _constant(value: PyTree) -> NumpyArray | None:
     """The NumPy array behind an integer array where a static value is due; None if it is traced."""
     while isinstance(value, Tensor) and value.aux is None:
         value = value.value
-    if isinstance(value, Tensor) or value.dtype.kind not in "iub":
+    if isinstance(value, Tensor) or getattr(value.dtype, "kind", "key") not in "iub":
         return None
     try:
         return np.asarray(value)

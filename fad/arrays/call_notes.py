@@ -95,6 +95,10 @@ def _advice(message: str, who: str, names: Sequence[str], values: Sequence[objec
         return f"to write to a Tensor x, write {_WRITES[who.rpartition('.')[2]]}"
     if any(type(x).__module__.partition(".")[0] == "torch" for x in values):
         return "for a torch.Tensor t write fad.tensor(t), or fad.from_dlpack(t) without a copy"
+    if who in ("fad.random.key", "fad.random.PRNGKey"):
+        return "a seed is one integer: write fad.random.key(0)"
+    if "accepts a single key" in message:
+        return f"for an array of keys write fad.vmap({who})(keys)"
     if "key" in message and "consumed" not in message and who.startswith("fad.random."):
         return f"the first argument is a key: write {who}(fad.random.key(0), ...)"
     return next((advice for text, advice in _TEXTS.items() if text in message), "")

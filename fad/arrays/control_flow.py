@@ -15,10 +15,11 @@ from fad.arrays.lists import Args, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
-from fad.core.level import bind
+from fad.core.level import bind, captured_by_jit, outlived
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.levels.staged import call_with_bodies
+from fad.tape.recorder import ROOT
 
 Function = Callable[..., PyTree]
 
@@ -47,6 +48,36 @@ def with_bodies(op: Op) -> Function:
         return ordinary(*args, **kwargs)
 
     return op.wrap(function)
+
+
+def with_known_reducers(op: Op) -> Function:
+    """``reduce_window``: JAX differentiates sums, maxima and minima, which it knows by the function and the
+    initial number.
+    """
+    ordinary = with_bodies(op)
+    parameters = signature(op.jax_function)
+
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        bound = parameters.bind(*args, **kwargs).arguments
+        reducer, start = _jax_function_of(bound["computation"]), bound["init_value"]
+        if reducer is None:
+            return ordinary(*args, **kwargs)
+        # The function of JAX behind one whose derivative is mended, see NOTE [smooth] in `fad.arrays.smooth`.
+        bound["computation"] = getattr(reducer, "__wrapped__", reducer)
+        bound["init_value"] = _number_of(start)
+        out = ordinary(**bound)
+        return as_tensors(out) if isinstance(start, Tensor) else out
+
+    return op.wrap(function)
+
+
+def _number_of(x: PyTree) -> PyTree:
+    """The number in an array without dimensions, where it is known and nothing depends on it; else ``x``."""
+    x = outlived(x)
+    tracked = isinstance(x, Tensor) and (x.requires_grad or captured_by_jit(x))
+    value = x.value if isinstance(x, Tensor) and x.level is ROOT and not tracked else x
+    known = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    return np.asarray(value)[()] if known and value.ndim == 0 else x
 
 
 def _is_function(x: object) -> bool:

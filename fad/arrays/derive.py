@@ -13,7 +13,7 @@ import numpy as np
 from fad.arrays import numpy_functions, smooth_gamma, smooth_orders, special_cases
 from fad.arrays.aliasing import ALIASING
 from fad.arrays.arguments import ARRAY, STRUCTURE
-from fad.arrays.control_flow import maker, with_bodies
+from fad.arrays.control_flow import maker, with_bodies, with_known_reducers
 from fad.arrays.lists import ONE, Role, is_list
 from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
@@ -90,11 +90,11 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
         binder = view_binder(special_cases.VIEWS[name], special_cases.COPIES_UNLESS.get(name))
     collective = listed(special_cases.COLLECTIVES)
     op = Op(name, where, jax_function, roles, binder, collective, results)
+    if f"{module}.{name}" in _BY_NAME:
+        return _BY_NAME[f"{module}.{name}"](op)
     kinds = [make for table, make in _KINDS if listed(table)]
     if kinds:
         return kinds[0](op)
-    if f"{module}.{name}" in _BY_NAME:
-        return _BY_NAME[f"{module}.{name}"](op)
     if is_view or module == "jax.numpy":
         op.form = FORMS.get(name)
     return _ufunc(op, value) if isinstance(value, jnp.ufunc) else op.function
@@ -320,7 +320,7 @@ def _from_dlpack(op: Op) -> Function:
     return copy_signature(making_tensors(function), op.jax_function, op.name, op.where)
 
 
-# What makes a function of an operation: by the tables that its name may stand in, and by its name.
+# What makes a function of an operation: by its name, or by the tables that its name may stand in.
 _KINDS: list[tuple[dict[str, frozenset[str]], Callable[[Op], Function]]] = [
     (special_cases.HOST, lambda op: _on_host(op, _REPLACED.get(op.name, _stand_in))),
     (special_cases.ON_VALUES, lambda op: _on_host(op, _value)),
@@ -331,6 +331,7 @@ _KINDS: list[tuple[dict[str, frozenset[str]], Callable[[Op], Function]]] = [
 ]
 _BY_NAME: dict[str, Callable[[Op], Function]] = {
     **{f"jax.numpy.{name}": make for name, make in ALIASING.items()},
+    "jax.lax.reduce_window": with_known_reducers,
     "jax.lax.stop_gradient": _stop_gradient,
     "jax.numpy.asarray": _same_tensor,
     "jax.numpy.from_dlpack": _from_dlpack,

@@ -208,6 +208,7 @@ def _inverse_sinh_slope(_: Array, x: Array) -> Array:
 
 
 def _inverse_cosh_slope(_: Array, x: Array) -> Array:
+    """Two roots, not one of ``x * x - 1``, which has the wrong sign in half of the complex plane."""
     return lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
 
 
@@ -332,13 +333,17 @@ def _kaiser(kaiser: Function) -> Function:
     return smooth
 
 
+_INVERSE_HYPERBOLIC: dict[str, Function] = {
+    "asinh": lambda f: for_real(f, _inverse_sinh_slope),
+    "acosh": lambda f: with_slopes(f, _inverse_cosh_slope),
+}
 IN_NUMPY: dict[str, Function] = {
+    **_INVERSE_HYPERBOLIC,
+    **{f"arc{name[1:]}": make for name, make in _INVERSE_HYPERBOLIC.items()},
     **dict.fromkeys(("float_power", "pow", "power"), smooth_power),
     **dict.fromkeys(("polyfit", "vander"), _with_powers),
     **dict.fromkeys(("divide", "true_divide"), _divide),
     **dict.fromkeys(("arctan2", "atan2"), _arctan2),
-    **dict.fromkeys(("arcsinh", "asinh"), lambda f: for_real(f, _inverse_sinh_slope)),
-    **dict.fromkeys(("arccosh", "acosh"), lambda f: for_real(f, _inverse_cosh_slope)),
     **dict.fromkeys(("abs", "absolute"), _abs),
     "angle": _angle,
     "hypot": _hypot,
@@ -353,6 +358,7 @@ IN_NUMPY: dict[str, Function] = {
     "std": lambda f: _std(f, jnp.ones_like),
 }
 IN_LAX: dict[str, Function] = {
+    **_INVERSE_HYPERBOLIC,
     "bessel_i0e": I0E,
     "bessel_i1e": I1E,
     "cumlogsumexp": _cumlogsumexp,

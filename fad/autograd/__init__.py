@@ -125,7 +125,7 @@ __all__ = [
 if not typing.TYPE_CHECKING:  # to a type checker a name that is not there is an error
 
     def __getattr__(name: str) -> object:
-        """``gradcheck`` and ``gradgradcheck``, which are imported when they are asked for: it takes time."""
+        """``gradcheck`` and ``gradgradcheck``, which are imported at first use: it takes time."""
         if name in ("gradcheck", "gradgradcheck"):
             return getattr(importlib.import_module("fad.testing"), name)
         raise _no_name_later(__name__, name, lambda: "", lambda: __all__)

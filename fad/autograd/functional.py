@@ -25,7 +25,7 @@ from fad.tape.recorder import GradLevel, as_tensor
 from fad.tape.running import running
 from fad.transforms import forward, jacobians, reverse
 from fad.transforms.backward import grad
-from fad.transforms.boundary import check_callable, leave, lower
+from fad.transforms.boundary import check_callable, differentiable_leaves, leave, lower
 from fad.views.make_view import stop_gradient
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -40,6 +40,8 @@ def _tuple(x: PyTree, who: str, what: str) -> tuple[bool, tuple[PyTree, ...]]:
             raise ArgumentError(
                 f"{who}: {what} must be a Tensor or a tuple of Tensors, entry {k} is {describe(item)}"
             )
+    if what == "inputs":
+        differentiable_leaves(items, range(len(items)), who)
     return is_tuple, tuple([as_tensor(t) for t in items])
 
 

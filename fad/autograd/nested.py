@@ -9,6 +9,7 @@ from typing import Any, Self
 import jax
 from jax import tree_util
 
+from fad.core import trees
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree, Value
 from fad.errors import RuleError
@@ -131,7 +132,7 @@ class NestedIOFunction(Function):
     def save_for_backward(self, *args: PyTree) -> None:
         """Keep nested Tensors for backward_extended, which reads them as ``self.saved_tensors``."""
         ctx = self._context("save_for_backward")
-        leaves, self._saved_structure = _flatten(args)
+        leaves, self._saved_structure = trees.flatten_with_none(args)
         ctx.save_for_backward(*leaves)
 
     @property
@@ -198,7 +199,7 @@ class _InstanceAttributes:
 
 def _forward(ctx: Context, settings: _InstanceAttributes, *inputs: PyTree) -> PyTree:
     vars(ctx).update(settings.attributes)
-    vars(ctx)["_input_structure"] = _flatten(inputs)[1]
+    vars(ctx)["_input_structure"] = trees.flatten_with_none(inputs)[1]
     method: Any = settings.cls
     with settings.cls._bound(ctx) as run:
         return method.forward_extended(run, *inputs)
@@ -213,7 +214,7 @@ def _backward_of(cls: Any, method: Callable[..., PyTree]) -> Callable[..., PyTre
         with cls._bound(ctx) as run:
             found = method(run, *gradients)
             structure = run._input_structure
-        leaves = _flatten(found)[0]
+        leaves = trees.flatten_with_none(found)[0]
         count = len(ctx.needs_input_grad) - 1
         if len(leaves) == structure.num_leaves:
             found = structure.unflatten(leaves)
@@ -225,14 +226,5 @@ def _backward_of(cls: Any, method: Callable[..., PyTree]) -> Callable[..., PyTre
     return once_differentiable(backward) if once else backward
 
 
-def _is_leaf(x: PyTree) -> bool:
-    return x is None or isinstance(x, Tensor)
-
-
-def _flatten(tree: PyTree) -> tuple[list[PyTree], tree_util.PyTreeDef]:
-    """Leaves and structure; None is a leaf."""
-    return tree_util.tree_flatten(tree, is_leaf=_is_leaf)
-
-
 def _tensors(tree: PyTree) -> list[Value]:
-    return [x for x in _flatten(tree)[0] if isinstance(x, (Tensor, jax.Array))]
+    return [x for x in trees.flatten_with_none(tree)[0] if isinstance(x, (Tensor, jax.Array))]

@@ -39,6 +39,7 @@ from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
 from fad.levels.randomness import note_draw
 from fad.levels.staged import StagedLevel, in_body, stage
+from fad.tape.anomaly import compiled_call
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import check_written, leave, was_written, write_back
@@ -264,6 +265,8 @@ class Compiled:
                 for k in entry.changed:
                     given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
             call, operands = bind, [entry.primitive, [*fixed, *given]]
+        if anomaly.on:
+            call = functools.partial(compiled_call, self._name, call)
         out = executed(call, operands) if self._hooks else call(*operands)
         outs = list(out) if type(out) is tuple else [out]
         tensors = any([isinstance(x, Tensor) for x in leaves])

@@ -13,10 +13,11 @@ from fad.core.level import Level, bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Outputs, PyTree
-from fad.errors import LevelError, describe
+from fad.errors import ArgumentError, LevelError, describe
 from fad.tape.graph import AccumulateGrad, node_of
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, leave
+from fad.views.pytree import flattening
 
 
 def from_jax(
@@ -38,6 +39,8 @@ def from_jax(
 
     Raises:
         TypeError: a static argument is not hashable.
+        LevelError: f computes with Tensors, which it makes or closes over. (It may put its arrays into a
+            structure that has Tensors, as ``unravel`` of ``ravel_pytree`` does.)
 
     >>> import fad, jax.numpy as jnp
     >>> f = fad.from_jax(lambda x: jnp.sin(x) ** 2)
@@ -56,13 +59,36 @@ def from_jax(
 
             def fn(*arrays: Array) -> Outputs:
                 inside, inside_kwargs = rest.combine(arrays)
-                return f(*inside, **inside_kwargs)
+                before, flattening.made = flattening.made, []
+                try:
+                    out = f(*inside, **inside_kwargs)
+                    return trees.map_leaves(functools.partial(_result, name, flattening.made), out)
+                finally:
+                    flattening.made = before
 
             primitive = primitives.put(rest, Primitive(name, fn))
             primitive.paths = COMPUTED
         return primitive.unflatten(bind(primitive, leaves))
 
     return wrapped
+
+
+def _result(name: str, made: Sequence[Tensor], x: PyTree) -> PyTree:
+    """A result of the JAX function ``name``; the array in a Tensor that JAX has put around it."""
+    if isinstance(x, Tensor):
+        if x.meta is None and any([x is t for t in made]):
+            return x.value
+        raise LevelError(
+            f"from_jax: {name} returned {describe(x)}, so it computes with Tensors, which it makes or "
+            "closes over. If it is a function of Tensors, call it as it is, without from_jax; else make the "
+            "Tensor that it closes over an argument, or write x.array for its value now"
+        )
+    if callable(x):
+        raise ArgumentError(
+            f"from_jax: {name} returned {describe(x)} among its results, which must be arrays: leave it "
+            "out, as in fad.from_jax(lambda tree: ravel_pytree(tree)[0])"
+        )
+    return x
 
 
 def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:

@@ -78,9 +78,8 @@ def without_collector(f: Callable[P, R]) -> Callable[P, R]:
             _suspend({token})
             return f(*args, **kwargs)
         finally:
-            _running.discard(
-                token
-            )  # at once, so that an interrupt in `_resume` leaves nothing behind
+            # At once, so that an interrupt in `_resume` leaves nothing behind.
+            _running.discard(token)
             _resume({token})
 
     return call

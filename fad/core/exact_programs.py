@@ -16,7 +16,7 @@ program also returns one element of each.
 
 *Operands in one buffer.* An operation that runs alone is compiled for operands in buffers of their own,
 also where it is called on one array twice. In a program, XLA finds that two operands are in one buffer,
-loads from it once, and LLVM then knows more: that ``x * x`` is not negative, or that two products are
+loads from it once, and LLVM can then infer more: that ``x * x`` is not negative, or that two products are
 equal. It contracts other sums of products to fused multiply-adds, and rounds otherwise. One buffer have a
 value that is an operand twice; what XLA takes for the value as it is, such as ``x.reshape(n, 1)`` or the
 sum over an axis of length 1; and results of equal operations, which it computes once. So values are
@@ -76,7 +76,7 @@ def _options_of_small_programs() -> dict[str, bool | str]:
         return {}
     try:
         jax.jit(lambda: 0, compiler_options=options)()
-    except Exception:  # this version of XLA does not know it: nothing depends on it
+    except Exception:  # this version of XLA lacks it: nothing depends on it
         return {}
     return options
 

@@ -251,6 +251,19 @@ def varying_axes(aval: types.Aval) -> frozenset[Hashable]:
     return frozenset() if kind is None else frozenset(kind.varying)
 
 
+def varying_alike(arrays: Sequence[types.Array]) -> list[types.Array]:
+    """The arrays, made to vary along all ``shard_map`` axes along which one of them does.
+
+    JAX's own primitives do this too; its transpose sums a gradient over the devices.
+    """
+    every = [varying_axes(jax.typeof(x)) for x in arrays]
+    axes: frozenset[Hashable] = frozenset().union(*every)
+    return [
+        jax.lax.pcast(x, tuple(axes - own), to="varying") if axes - own else x
+        for x, own in zip(arrays, every, strict=True)
+    ]
+
+
 def zeros(aval: Any) -> Any:
     """Zeros of an abstract value: its weak type, explicit sharding, the axes that it varies along."""
     sharded = any([axis is not None for axis in aval.sharding.spec])

@@ -78,6 +78,11 @@ def calls_host(jaxpr: JaxBody) -> bool:
     )
 
 
+def read(atoms: Sequence[Atom], env: dict[Atom, Array]) -> list[Array]:
+    """The values of ``atoms``: of variables those in ``env``."""
+    return [v.val if isinstance(v, Literal) else env[v] for v in atoms]
+
+
 def map_equations(
     eqns: Sequence[JaxEquation], env: dict[Atom, Array], inline: bool = False
 ) -> None:
@@ -85,22 +90,25 @@ def map_equations(
 
     With ``inline``, calls (see `fad.core.jaxapi.called`) are opened up and evaluated in place.
     """
-
-    def read(atom: Atom) -> Array:
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
     for eqn in eqns:
-        inputs = [read(v) for v in eqn.invars]
+        inputs = read(eqn.invars, env)
         closed = called(eqn) if inline else None
-        if closed is not None:
-            inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
-            inner: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-            inner.update(zip(closed.jaxpr.invars, inputs, strict=True))
-            map_equations(closed.jaxpr.eqns, inner, inline)
-            outputs = [v.val if isinstance(v, Literal) else inner[v] for v in closed.jaxpr.outvars]
-        else:
+        if closed is None:
             outputs = evaluate_equation(eqn, inputs)
+        else:
+            inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
+            outputs = evaluate(closed.jaxpr, closed.consts, inputs, inline)
         env.update(zip(eqn.outvars, outputs, strict=True))
+
+
+def evaluate(
+    jaxpr: JaxBody, consts: Sequence[Array], values: Sequence[Array], inline: bool = False
+) -> list[Array]:
+    """The results of a jaxpr, by `map_equations`."""
+    env: dict[Atom, Array] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, values, strict=True))
+    map_equations(jaxpr.eqns, env, inline)
+    return read(jaxpr.outvars, env)
 
 
 def write_call(
@@ -165,9 +173,7 @@ def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:
         trace = current_program()
         if trace is not None:
             return write_equations(trace, opened, values)
-        env: dict[Atom, Array] = dict(zip(jaxpr.invars, values, strict=True))
-        map_equations(jaxpr.eqns, env)
-        return [v.val if isinstance(v, Literal) else env[v] for v in jaxpr.outvars]
+        return evaluate(jaxpr, (), values)
 
     return run
 

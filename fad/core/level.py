@@ -20,7 +20,7 @@ import itertools
 import threading
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from fad.core import tensor as tensors
@@ -208,6 +208,9 @@ class Level(Observable):
     def note_draw(self) -> None:
         """Random numbers are drawn while this level runs."""
 
+    def note_write(self) -> None:
+        """A Tensor is written to while this level runs."""
+
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)
@@ -255,13 +258,17 @@ class Level(Observable):
         """How many parts a Tensor of this level with this `layout` has."""
         return 1
 
+    def settings(self) -> tuple[Hashable, ...]:
+        """The arguments that an equivalent level is made with."""
+        return ()
+
     def maker(self) -> Callable[[], Level]:
         """A function that makes an equivalent level; it does not refer to this one."""
-        raise NotImplementedError
+        return functools.partial(type(self), *self.settings())
 
     def key(self) -> Hashable:
         """A key of what this level does: levels with equal keys are equivalent."""
-        return self.kind
+        return self.kind, *self.settings()
 
 
 def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
@@ -305,6 +312,14 @@ def outlived(x: Any) -> Any:
     return x
 
 
+def layers(x: object) -> Iterator[Tensor]:
+    """``x``, the Tensor that its value is, and so on down, as long as these are Tensors of running levels."""
+    x = outlived(x)
+    while isinstance(x, Tensor):
+        yield x
+        x = outlived(x.value)
+
+
 class _Bodies:
     """``traced``: how many bodies of `jit` are being traced, in all threads.
 
@@ -322,50 +337,45 @@ bodies = _Bodies()
 
 
 @contextmanager
-def body_of(level: Level) -> Iterator[None]:
-    """A block that traces the body of `jit` at ``level``, which captures Tensors made before it."""
-    before, state.body = state.body, level
-    with bodies.lock:
-        bodies.traced += 1
+def modes(**values: object) -> Iterator[None]:
+    """A block in which these modes of the thread, by their names in `ThreadState`, have these values."""
+    before = {name: getattr(state, name) for name in values}
+    state.__dict__.update(values)
     try:
         yield
     finally:
-        state.body = before
+        state.__dict__.update(before)
+
+
+@contextmanager
+def body_of(level: Level) -> Iterator[None]:
+    """A block that traces the body of `jit` at ``level``, which captures Tensors made before it."""
+    with bodies.lock:
+        bodies.traced += 1
+    try:
+        with modes(body=level):
+            yield
+    finally:
         with bodies.lock:
             bodies.traced -= 1
 
 
-@contextmanager
-def constants() -> Iterator[None]:
+def constants() -> AbstractContextManager[None]:
     """A block in which a body of `jit` captures no Tensors: those from outside are constants."""
-    before, state.body = state.body, None
-    try:
-        yield
-    finally:
-        state.body = before
+    return modes(body=None)
 
 
-@contextmanager
-def traced_by_jax() -> Iterator[None]:
+def traced_by_jax() -> AbstractContextManager[None]:
     """A block in which JAX traces the body of a Function: earlier levels are outside of the trace."""
-    before = state.outside_jax_trace
-    state.outside_jax_trace = last_level_id()
-    try:
-        with constants():
-            yield
-    finally:
-        state.outside_jax_trace = before
+    return modes(body=None, outside_jax_trace=last_level_id())
 
 
 def batching(f: ArrayFunction) -> ArrayFunction:
     """``f``, an application of `jax.vmap`, with ``state.batching`` on during its calls."""
 
     def run(*values: Array) -> Outputs:
-        before, state.batching = state.batching, True
-        try:
+        with modes(batching=True):
             return f(*values)
-        finally:
-            state.batching = before
 
     return run
 

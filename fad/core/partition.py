@@ -15,7 +15,6 @@ from jax import tree_util
 
 from fad.core import trees
 from fad.core.keys import exact
-from fad.core.tensor import Tensor
 from fad.core.trees import PyTreeDef
 from fad.core.types import PyTree
 
@@ -139,14 +138,10 @@ def partition(
         return [tree], rest.flat_of(None)
     if type(tree) is tuple and all([isinstance(x, kinds) for x in tree]):
         return list(tree), rest.flat_of(len(tree))
-    leaves, structure = tree_util.tree_flatten(tree, is_leaf=_is_leaf)
+    leaves, structure = trees.flatten_with_none(tree)
     others = tuple([HOLE if isinstance(x, kinds) else _static(x) for x in leaves])
     traced = [x for x in leaves if isinstance(x, kinds)]
     return traced, rest(structure, others, tree if ordered else None)
-
-
-def _is_leaf(x: object) -> bool:
-    return x is None or isinstance(x, Tensor)
 
 
 def _static(x: object) -> Static:

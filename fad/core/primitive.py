@@ -24,10 +24,7 @@ from fad.core.jaxprs import KnownCall, inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, vjp_in
 from fad.core.observation import observable
-from fad.core.residuals import (
-    Dependence,
-    dependence_of_jvp,
-)
+from fad.core.residuals import Dependence, dependence_of_jvp
 from fad.core.rules import Rules
 from fad.core.types import (
     Array,
@@ -234,9 +231,8 @@ class Primitive:
             derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
         operands = [*primals, *[t for t in tangents if t is not None]]
         results = bind(derived, operands)
-        out, out_t = derived._structures[len(results)].unflatten(
-            results
-        )  # never flat: it is a pair
+        # Never flat: it is a pair.
+        out, out_t = derived._structures[len(results)].unflatten(results)
         if type(out) is not tuple:
             return out, (out_t[0] if out_t else None)
         given = iter(out_t)
@@ -320,9 +316,10 @@ class Primitive:
             The results of the jvp, and how many of the first ones are not batched.
         """
         key = (dims, level.batch_size, level.axis_name)
-        derived = self._batched.get(key)
+        derived = self._batched.get(("tangents", *key))
         if derived is None:
-            derived = self._batched[key] = self._derive_batched_tangents(*key)
+            derived = self._derive_batched_tangents(*key)
+            self._batched["tangents", *key] = derived
         out = bind(derived, values)
         shared, _ = derived._structures[len(out)].children()
         return out, shared.num_leaves

@@ -37,7 +37,7 @@ from fad.core.collector import without_collector
 from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, called, flag_of
-from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations
+from fad.core.jaxprs import evaluate, inner_jaxprs, is_ref, map_equations, read
 from fad.core.masked import vjp_in
 from fad.core.types import (
     Array,
@@ -104,8 +104,7 @@ class Residuals:
         env = dict(self.consts)
         env.update(zip(self.sources, kept, strict=True))
         map_equations(self.eqns, env)
-        leaves = [r.val if isinstance(r, Literal) else env[r] for r in self.leaves]
-        pullback: ArrayFunction = jax.tree_util.tree_unflatten(self.structure, leaves)
+        pullback: ArrayFunction = self.structure.unflatten(read(self.leaves, env))
         return pullback
 
 
@@ -254,10 +253,7 @@ def _inline(closed: JaxProgram, avals: Sequence[Aval]) -> JaxProgram:
     """``closed`` with nested calls inlined, so that slices can go through them."""
 
     def run(*values: Array) -> list[Array]:
-        env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-        env.update(zip(closed.jaxpr.invars, values, strict=True))
-        map_equations(closed.jaxpr.eqns, env, inline=True)
-        return [v.val if isinstance(v, Literal) else env[v] for v in closed.jaxpr.outvars]
+        return evaluate(closed.jaxpr, closed.consts, values, inline=True)
 
     return without_collector(jax.make_jaxpr(run))(*map(struct_of, avals))
 

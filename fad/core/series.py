@@ -151,7 +151,7 @@ def _derived(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]
         return [[o, *[None] * order] for o in outs]
     directions = [point[k] for k in differentiated]
     derivative = derivative_of(eqn, differentiated, kept, point, directions)
-    if not depends_on_point(derivative.jaxpr, len(point), differentiated):
+    if not depends_on_point(derivative.jaxpr, differentiated):
         results = _each(derivative, order, point, [inputs[k] for k in differentiated])
     else:
         short = [x[:order] for x in inputs]
@@ -218,7 +218,7 @@ def _each(
 _STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
 
 
-def depends_on_point(jaxpr: JaxBody, n: int, differentiated: list[int]) -> bool:
+def depends_on_point(jaxpr: JaxBody, differentiated: list[int]) -> bool:
     """Whether the tangents have a derivative in the differentiated inputs."""
     reached = {jaxpr.invars[k] for k in differentiated}
     for eqn in jaxpr.eqns:
@@ -232,7 +232,8 @@ def depends_on_point(jaxpr: JaxBody, n: int, differentiated: list[int]) -> bool:
 # Arithmetic of coefficients, where None is zero
 
 
-def _plus(a: Coefficient, b: Coefficient) -> Coefficient:
+def plus(a: Coefficient, b: Coefficient) -> Coefficient:
+    """The sum."""
     return b if a is None else a if b is None else a + b
 
 
@@ -251,7 +252,7 @@ def _convolved(
     total: Coefficient = None
     for j in range(k + 1):
         if a[j] is not None and b[k - j] is not None:
-            total = _plus(total, product(a[j], b[k - j]))
+            total = plus(total, product(a[j], b[k - j]))
     return total
 
 
@@ -259,7 +260,7 @@ def _solved(u: Series, slopes: Series, k: int) -> Coefficient:
     """Coefficient ``k`` of a function with the derivative ``slopes * u'``, from earlier ``slopes``."""
     total: Coefficient = None
     for j in range(1, k + 1):
-        total = _plus(total, _times(_scaled(j, u[j]), slopes[k - j]))
+        total = plus(total, _times(_scaled(j, u[j]), slopes[k - j]))
     return None if total is None else total / k
 
 
@@ -270,18 +271,8 @@ def _multiplied(u: Series, w: Series) -> Series:
 # Rules by hand: of an equation, the order, and its inputs
 
 Rule = Callable[[JaxEquation, int, list[Series]], list[Series]]
-RULES: dict[str, Rule] = {}
 
 
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def keep(rule: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, rule))
-        return rule
-
-    return keep
-
-
-@_rule("mul", "dot_general", "conv_general_dilated")
 def _bilinear(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     def product(a: Array, b: Array) -> Array:
         return evaluate_equation(eqn, [a, b])[0]
@@ -290,23 +281,20 @@ def _bilinear(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series
     return [[_convolved(u, w, k, product) for k in range(order + 1)]]
 
 
-@_rule("div")
 def _quotient(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     u, w = inputs
     v: Series = evaluate_equation(eqn, [u[0], w[0]])
     for k in range(1, order + 1):
         rest = _convolved([*v, None], w, k)
-        found = _plus(u[k], _scaled(-1, rest))
+        found = plus(u[k], _scaled(-1, rest))
         v.append(None if found is None else found / w[0])
     return [v]
 
 
-@_rule("square")
 def _square(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [_multiplied(inputs[0], inputs[0])]
 
 
-@_rule("integer_pow")
 def _integer_pow(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     u, (n,) = inputs[0], parameters(eqn)
     power: Series | None = None
@@ -327,13 +315,12 @@ def _integer_pow(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Ser
     return [v]
 
 
-@_rule("sqrt")
 def _sqrt(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     (u,) = inputs
     v: Series = evaluate_equation(eqn, [u[0]])
     for k in range(1, order + 1):
         rest = _convolved([None, *v[1:], None], [None, *v[1:], None], k)
-        found = _plus(u[k], _scaled(-1, rest))
+        found = plus(u[k], _scaled(-1, rest))
         v.append(None if found is None else found / (2 * v[0]))
     return [v]
 
@@ -353,24 +340,14 @@ def _by_its_value(slope: Callable[[Series], Coefficient]) -> Rule:
     return rule
 
 
-def _one_plus(c: Coefficient, v: Series, sign: int) -> Coefficient:
+def _one_plus(v: Series, sign: int) -> Coefficient:
     """The newest coefficient of ``1 + sign * v**2``."""
     k = len(v) - 1
     c = _scaled(sign, _convolved(v, v, k))
     return 1 + c if k == 0 and c is not None else c
 
 
-RULES["exp"] = _by_its_value(lambda v: v[-1])
-RULES["exp2"] = _by_its_value(lambda v: _times(v[-1], jnp.log(jnp.asarray(2, v[0].dtype))))
-RULES["expm1"] = _by_its_value(lambda v: v[0] + 1 if len(v) == 1 else v[-1])
-RULES["tanh"] = _by_its_value(lambda v: _one_plus(None, v, -1))
-RULES["tan"] = _by_its_value(lambda v: _one_plus(None, v, 1))
-RULES["logistic"] = _by_its_value(lambda v: _plus(v[-1], _scaled(-1, _convolved(v, v, len(v) - 1))))
-
-
-def _pair(
-    value: Callable[[Array], Array], other: Callable[[Array], Array], signs: tuple[int, int]
-) -> Rule:
+def _pair(other: Callable[[Array], Array], signs: tuple[int, int]) -> Rule:
     """The rule of a function whose derivative is another one, and back, with these signs."""
 
     def rule(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
@@ -384,12 +361,6 @@ def _pair(
         return [v]
 
     return rule
-
-
-RULES["sin"] = _pair(lax.sin, lax.cos, (1, -1))
-RULES["cos"] = _pair(lax.cos, lax.sin, (-1, 1))
-RULES["sinh"] = _pair(lax.sinh, lax.cosh, (1, 1))
-RULES["cosh"] = _pair(lax.cosh, lax.sinh, (1, 1))
 
 
 # Control flow: the body is evaluated on series
@@ -407,7 +378,6 @@ def _series(parts: Series, order: int) -> Series:
     return list(parts) if len(parts) > 1 else [parts[0], *[None] * order]
 
 
-@_rule("cond")
 def _cond(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     index, *operands = inputs
 
@@ -418,7 +388,6 @@ def _cond(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [_series(o, order) for o in outs]
 
 
-@_rule("while")
 def _while(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     loop = while_parts(eqn)
     of_cond, of_body = loop.cond_count, loop.body_count
@@ -436,7 +405,6 @@ def _while(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [_series(o, order) for o in outs]
 
 
-@_rule("scan")
 def _scan(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     scan = scan_parts(eqn)
     n, carried = scan.constants, scan.carried
@@ -456,3 +424,25 @@ def _scan(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
         unroll=scan.unroll,
     )
     return [_series(o, order) for o in (*carry, *ys)]
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(("mul", "dot_general", "conv_general_dilated"), _bilinear),
+    "div": _quotient,
+    "square": _square,
+    "integer_pow": _integer_pow,
+    "sqrt": _sqrt,
+    "cond": _cond,
+    "while": _while,
+    "scan": _scan,
+    "exp": _by_its_value(lambda v: v[-1]),
+    "exp2": _by_its_value(lambda v: _times(v[-1], jnp.log(jnp.asarray(2, v[0].dtype)))),
+    "expm1": _by_its_value(lambda v: v[0] + 1 if len(v) == 1 else v[-1]),
+    "tanh": _by_its_value(lambda v: _one_plus(v, -1)),
+    "tan": _by_its_value(lambda v: _one_plus(v, 1)),
+    "logistic": _by_its_value(lambda v: plus(v[-1], _scaled(-1, _convolved(v, v, len(v) - 1)))),
+    "sin": _pair(lax.cos, (1, -1)),
+    "cos": _pair(lax.sin, (-1, 1)),
+    "sinh": _pair(lax.cosh, (1, 1)),
+    "cosh": _pair(lax.sinh, (1, 1)),
+}

@@ -8,6 +8,9 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import jax
+import numpy as np
+
 from fad.core.avals import Count
 from fad.core.types import Aval, DType, GraphNode, ViewLink
 from fad.errors.suggestions import no_name_later
@@ -208,7 +211,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         return self._node_of_operation()
 
     def _node_of_operation(self) -> GraphNode | None:
-        """The node: who looks at the graph finds none of a program, see `fad.replay.program_node`."""
+        """The node; in place of one of a program that of its operation, see `fad.replay.program_node`."""
         node, nr = self._node, self._output_nr  # which it may change
         if node is not None and node.is_program:
             place = node.edges_of_outputs()[nr]  # type: ignore[attr-defined]
@@ -274,6 +277,11 @@ def current_node(t: Tensor) -> GraphNode | None:
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)
     return t._node
+
+
+def is_operand(x: object) -> bool:
+    """Whether ``x`` is an `fad.core.types.Operand`: a Tensor, an array of JAX or NumPy, or a number."""
+    return isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex))
 
 
 def is_variable(x: object) -> bool:

@@ -23,6 +23,16 @@ def is_leaf(x: object) -> bool:
     return isinstance(x, Tensor)
 
 
+def is_leaf_or_none(x: object) -> bool:
+    """`is_leaf`, and None is a leaf too: a tangent or cotangent that is zero."""
+    return x is None or isinstance(x, Tensor)
+
+
+def flatten_with_none(tree: PyTree) -> tuple[list[PyTree], PyTreeDef]:
+    """`flatten`, where ``None`` is a leaf."""
+    return tree_util.tree_flatten(tree, is_leaf=is_leaf_or_none)
+
+
 def flatten(tree: PyTree) -> tuple[list[Any], PyTreeDef]:
     """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
     if isinstance(tree, _ARRAYS):
@@ -139,7 +149,7 @@ def broadcast_prefix(prefix: PyTree, tree: PyTree, who: str, of: str = "argument
         result.extend([dim] * count)
 
     try:
-        tree_util.tree_map(add, prefix, tree, is_leaf=lambda x: x is None or isinstance(x, Tensor))
+        tree_util.tree_map(add, prefix, tree, is_leaf=is_leaf_or_none)
     except (ValueError, TypeError) as error:
         shown = tree_util.tree_structure(tree, is_leaf=is_leaf)
         raise StructureError(

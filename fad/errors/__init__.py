@@ -182,18 +182,18 @@ def traceback_filtering(mode: str | None = None) -> str:
     >>> fad.errors.traceback_filtering(before)
     'off'
     """
-    before = tracebacks.setting.filtering
+    before = tracebacks.filtering
     if mode is not None:
-        if mode not in FILTERINGS:
+        if mode not in _FILTERINGS:
             raise ArgumentError(
-                f"traceback_filtering: the mode must be one of {', '.join(map(repr, FILTERINGS))}, "
+                f"traceback_filtering: the mode must be one of {', '.join(map(repr, _FILTERINGS))}, "
                 f"got {mode!r}"
             )
-        tracebacks.setting.filtering = mode
+        tracebacks.filtering = mode
     return before
 
 
-FILTERINGS = ("remove_frames", "off")
+_FILTERINGS = ("remove_frames", "off")
 traceback_filtering(os.environ.get("FAD_TRACEBACK_FILTERING") or None)
 
 

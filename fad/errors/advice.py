@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator
-from types import FrameType
+import traceback
 
 _NATIVE = "for a function of Tensors write fad.grad(f) (fad.vmap, fad.jit, ...), or jax.grad(fad.to_jax(f))"
 
-# Texts of errors that say so, wherever they are raised.
+# What to write, by a pattern of the text of an error, wherever it is raised.
 _ANYWHERE = {
     r"JAX arrays are immutable": "A Tensor can be written to, in every transform: make it by fad.numpy "
     f"(fad.numpy.zeros(3)), or of an array (fad.tensor(array)). Under jax.grad and jax.jit: {_NATIVE}",
@@ -46,6 +45,14 @@ _ANYWHERE = {
     r"(key passed to jit-compiled function|argument \d+ is already consumed|PRNG key first used)": (
         "A key is for one draw: write key, sub = fad.random.split(key), and draw with sub"
     ),
+    r"(?s)(does not accept dtype|Cannot interpret|element_type from|can require grad|integer or bool dtype)"
+    r".*key<|key<.*type promotion|PRNGKey dtype|key array cannot be|not 'PRNGKeyArray'": (
+        "A random key is no number and has no derivative: draw with it, fad.random.normal(key, shape); its "
+        "integers are fad.random.key_data(key)"
+    ),
+    r"arrays are valid indices\. Got Tensor": (
+        "A JAX array takes no Tensor as an index: write fad.asarray(x)[i], in every transform"
+    ),
     r"^Pred must be a scalar": "For a choice element by element write fad.numpy.where(condition, a, b)",
     r"^cond_fun must return a boolean scalar": "Write condition.all() or condition.any()",
     r"unbound axis name": "Name the axis of the transform around: fad.vmap(f, axis_name='i')",
@@ -55,7 +62,7 @@ _ANYWHERE = {
     ),
 }
 
-# Those that say so inside of a transform.
+# The same, for errors that are raised inside of a transform.
 _INSIDE = {
     r"unsupported operand type.*'(list|tuple|dict)'|'(list|tuple|dict)' object has no attribute": (
         "An argument that is a list, tuple or dict is a pytree of separate Tensors: for one array pass "
@@ -74,7 +81,7 @@ _LIBRARIES = {
     "under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)"
 }
 
-# Those that say so where the line that raised has the word: text of the error, word, advice.
+# The same, where the line that raised matches too: pattern of the text, pattern of the line, what to write.
 _IN_LINES = (
     (
         r"'NoneType'",
@@ -153,26 +160,15 @@ def advise(error: BaseException, inside: bool = False) -> None:
         if re.search(pattern, text) and re.search(word, _line(error))
     ]
     if "Tensor" in text or "accepts only NDarrays" in text:
-        names = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in _frames(error)}
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        names = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
         found += [advice for name, advice in _LIBRARIES.items() if name in names]
     for advice in found:
         if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)
 
 
-def _frames(error: BaseException) -> Iterator[FrameType]:
-    """The frames of the traceback of the error."""
-    step = error.__traceback__
-    while step is not None:
-        yield step.tb_frame
-        step = step.tb_next
-
-
 def _line(error: BaseException) -> str:
     """The line of code that raised the error."""
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    return (
-        "" if step is None else linecache.getline(step.tb_frame.f_code.co_filename, step.tb_lineno)
-    )
+    steps = [*traceback.walk_tb(error.__traceback__)]
+    return linecache.getline(steps[-1][0].f_code.co_filename, steps[-1][1]) if steps else ""

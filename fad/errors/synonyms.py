@@ -260,10 +260,8 @@ def instead_in_module(module: str, name: str) -> str:
     """
     own = _IN_MODULE.get(module, {}).get(name)
     if own is None and module == "fad.nn" and name[0].isupper():
-        own = _NO_LAYERS
-    if own is not None and own is not _NO_LAYERS:
-        return f"write {own}"
-    return own or _written(_FUNCTIONS.get(name) or _where(name))
+        return _NO_LAYERS
+    return _written(own or _FUNCTIONS.get(name) or _where(name))
 
 
 def instead_of_attribute(name: str) -> str:
@@ -282,9 +280,9 @@ def _written(text: str) -> str:
 
 def _where(name: str) -> str:
     """The full name of a public function of another module; "" if there is none."""
+    if name.startswith("_"):
+        return ""
     for module, of_jax in _MODULES.items():
-        if not name.startswith("_") and callable(
-            vars(importlib.import_module(of_jax)).get(name, None)
-        ):
+        if callable(vars(importlib.import_module(of_jax)).get(name)):
             return f"{module}.{name}"
     return ""

@@ -60,13 +60,7 @@ def warn_at_users_line(message: str, category: type[Warning]) -> None:
     )
 
 
-class _Setting:
-    """``filtering``: "remove_frames" or "off"."""
-
-    filtering = "remove_frames"
-
-
-setting = _Setting()
+filtering = "remove_frames"  # or "off"; set by `fad.errors.traceback_filtering`
 
 
 def _hidden() -> tuple[str, ...]:
@@ -77,7 +71,7 @@ def _hidden() -> tuple[str, ...]:
 
 def users_frames(frames: list[str]) -> list[str]:
     """Frames, as `traceback.format_list` writes them, without hidden ones."""
-    if setting.filtering == "off":
+    if filtering == "off":
         return frames
     hidden = tuple([f'  File "{directory}' for directory in _hidden()])
     return [frame for frame in frames if not frame.startswith(hidden)]
@@ -119,7 +113,7 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 @contextlib.contextmanager
 def shown(error: BaseException | None) -> Iterator[None]:
     """A block in which tracebacks of ``error`` are filtered; notes say that, and what to write instead."""
-    errors = _chain(error) if setting.filtering != "off" else []
+    errors = _chain(error) if filtering != "off" else []
     before = [(e, e.__traceback__, list(getattr(e, "__notes__", ()))) for e in errors]
     removed = 0
     for e in errors:

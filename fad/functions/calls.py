@@ -213,9 +213,13 @@ class FunctionOp:
         self.ran.template = saved.template
         differentiable = self.ran.template.differentiable(outs)
         if any(differentiable):
-            saved = self.rules.for_pullback(saved, values, results)
             dirty = saved.template.marks.aliases  # their state at capture is saved
-            args = [alias(a) if i in dirty else a for i, a in enumerate(args)]
+            if dirty:
+                args, values = [
+                    [alias(x) if i in dirty else x for i, x in enumerate(given)]
+                    for given in (args, values)
+                ]
+            saved = self.rules.for_pullback(saved, values, results)
             function = self.rules.function
             kind = FunctionNode if function is None else function._backward_cls
             node = kind(level, self.rules, args, mask, saved)

@@ -151,7 +151,11 @@ def check_value(what: str, x: Any, aval: Aval, summed: bool = False) -> MaybeVal
         )
     if tuple(x.shape) != tuple(aval.shape):
         if not summed or not is_broadcast(aval.shape, x.shape):
-            also = ", or a shape compatible with it: that it can be broadcast to" if summed else ""
+            also = ""
+            if summed:
+                also = ", that of the argument, or a larger one that the argument was broadcast to"
+                if is_broadcast(x.shape, aval.shape):
+                    also = f", that of the argument: write fad.numpy.broadcast_to(g, {tuple(aval.shape)})"
             raise RuleError(
                 f"{what} has shape {tuple(x.shape)}, expected {tuple(aval.shape)}{also}"
             )
@@ -160,14 +164,14 @@ def check_value(what: str, x: Any, aval: Aval, summed: bool = False) -> MaybeVal
         x = bind(cast_to(aval.dtype), (x,))
     has, expected = varying_axes(aval_of(x)), varying_axes(aval)
     if has != expected:
-        x = bind(_over_devices(tuple(has - expected), tuple(expected - has)), (x,))
+        x = bind(over_devices(tuple(has - expected), tuple(expected - has)), (x,))
     checked: Value = lowered(x)
     return checked
 
 
 @functools.lru_cache(maxsize=64)
-def _over_devices(summed: tuple[Hashable, ...], varying: tuple[Hashable, ...]) -> Primitive:
-    """Under ``shard_map``: sum over devices which share the primal; let vary what the primal does."""
+def over_devices(summed: tuple[Hashable, ...], varying: tuple[Hashable, ...]) -> Primitive:
+    """Under ``shard_map``: a sum over devices, along ``summed``; what varies along ``varying``, too."""
 
     def fit(x: Array) -> Array:
         x = jax.lax.psum(x, summed) if summed else x

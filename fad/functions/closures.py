@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from fad.core import trees
-from fad.core.level import outlived
+from fad.core.level import layers, outlived
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
@@ -143,13 +143,6 @@ def _where(x: object) -> str:
     if isinstance(x, Tensor) and x.requires_grad:
         return " of the eager graph"
     return " of a running JAX transform" if is_tracer(x) else ""
-
-
-def layers(x: object) -> Iterator[Tensor]:
-    """A Tensor, the Tensor that its value is, and so on down."""
-    while isinstance(x, Tensor):
-        yield x
-        x = x.value
 
 
 def is_plain(x: object) -> bool:

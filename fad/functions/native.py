@@ -20,7 +20,7 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -33,17 +33,17 @@ from fad.core.jaxapi import (
     instantiate_zeros,
     is_undefined_primal,
     new_primitive,
-    varying_axes,
+    varying_alike,
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import conjugate
 from fad.core.types import Array, JaxEquation, JaxProgram, Operand
-from fad.errors import RuleError
+from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
-from fad.levels.randomness import draws, note_call
+from fad.levels.randomness import has_draws, note_call
 
 call_p = new_primitive("fad_call", expensive=True)
 
@@ -55,15 +55,7 @@ def is_traced(values: Sequence[object]) -> bool:
 
 def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
-    arrays = [jnp.asarray(v) for v in values]
-    # Under shard_map, what is the same on all devices is made to vary as the other operands do. JAX's own
-    # primitives do this too; its transpose sums a gradient over the devices.
-    every = [varying_axes(aval_of(v)) for v in arrays]
-    axes: frozenset[Hashable] = frozenset().union(*every)
-    arrays = [
-        jax.lax.pcast(v, tuple(axes - own), to="varying") if axes - own else v
-        for v, own in zip(arrays, every, strict=True)
-    ]
+    arrays = varying_alike([jnp.asarray(v) for v in values])
     abstract = _abstract(rules, tuple(map(aval_of, arrays)))
     if abstract.drawing is not None:
         note_call(rules.name)
@@ -110,7 +102,7 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
     closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
-    drawing = closed if draws(closed.jaxpr) else None
+    drawing = closed if has_draws(closed.jaxpr) else None
     return _Abstract(list(closed.out_avals), template[0], drawing)
 
 
@@ -145,7 +137,16 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
 
         like = [struct_of(v.aval) for v, n in zip(operands, need, strict=True) if n]
         cts = [instantiate_zeros(c) for c in cotangents]
-        found = iter(jax.linear_transpose(body, *like)(cts))
+        try:
+            found = iter(jax.linear_transpose(body, *like)(cts))
+        except ValueError as error:
+            if "callbacks do not support" not in str(error):
+                raise
+            raise GradientError(
+                f"linear_transpose: {rules.name} runs on the host, where it is not known to be linear. If it "
+                "is, its transpose is the pullback at any point: write jax.vjp(f, *args)[1], or fad.vjp, "
+                "which conjugates complex cotangents"
+            ) from error
         return [next(found) if n else None for n in need]
     if any(need[: base.known]):
         raise RuleError(

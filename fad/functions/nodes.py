@@ -18,7 +18,7 @@ from fad.functions.closures import checked_arrays, noting_leaves, without_leaves
 from fad.functions.context import INPUT, OUTPUT, Context, Ref
 from fad.functions.definitions import FunctionClass
 from fad.functions.rules import CallRules, Grads, Saved, Values
-from fad.levels.randomness import draws
+from fad.levels.randomness import has_draws
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
 from fad.tape.packing import PackedValue
@@ -231,4 +231,4 @@ def _with_values(saved: Saved, values: Values) -> Saved:
 
 def _draws_nothing(jaxpr: JaxBody) -> bool:
     """Whether a program draws no random numbers: each lane of a vmap may have to draw its own."""
-    return not draws(jaxpr)
+    return not has_draws(jaxpr)

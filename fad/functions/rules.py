@@ -56,6 +56,7 @@ from fad.functions.templates import Template
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel
+from fad.tape.saved import allow_mutation_on_saved_tensors
 
 Values: TypeAlias = Sequence[
     Any
@@ -204,12 +205,22 @@ DERIVED = "a Function whose rule is derived"
 
 
 class DerivingGradLevel(GradLevel):
-    """A grad level around the body of a rule."""
+    """A grad level around the body of a rule.
 
-    __slots__ = ()
+    ``writes``: the body writes to Tensors of its own.
+    """
+
+    __slots__ = ("writes",)
 
     runs_again = DERIVED
     deriving = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = False
+
+    def note_write(self) -> None:
+        self.writes = True
 
 
 class TransposingLevel(DerivingGradLevel):
@@ -255,7 +266,10 @@ def pull_through(
     need: Sequence[bool],
     kind: type[GradLevel] = DerivingGradLevel,
 ) -> Grads:
-    """Gradients of a body, by running it in a grad level of its own."""
+    """Gradients of a body, by running it in a grad level of its own.
+
+    A body that writes runs once more, and may write to what is saved: from outside it is one operation.
+    """
     with kind() as level:
         inside = [
             level.variable(v) if n and is_inexact(v.dtype) else v
@@ -265,8 +279,14 @@ def pull_through(
         if not variables:
             return [None] * len(values)
         outs, _ = f(inside)
-        grads = iter(pull_back(outs, cotangents, variables))
-    return [next(grads) if x is not v else None for x, v in zip(inside, values, strict=True)]
+        unseen = isinstance(level, DerivingGradLevel) and level.writes and not state.saved_hooks
+        if not unseen:
+            grads = iter(pull_back(outs, cotangents, variables))
+            return [
+                next(grads) if x is not v else None for x, v in zip(inside, values, strict=True)
+            ]
+    with allow_mutation_on_saved_tensors():
+        return pull_through(f, values, cotangents, need, kind)
 
 
 @restores_modes

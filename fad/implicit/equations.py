@@ -32,7 +32,7 @@ from fad.core import trees
 from fad.core.avals import aval_of, struct_of
 from fad.core.dependence import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import zeros
+from fad.core.jaxapi import varying_axes, zeros
 from fad.core.level import bind, flush
 from fad.core.masked import conjugate
 from fad.core.partition import partition
@@ -48,6 +48,7 @@ from fad.errors import (
     describe,
 )
 from fad.functions.calls import FunctionOp
+from fad.functions.check_results import over_devices
 from fad.functions.rules import CallRules, Saved
 from fad.functions.templates import Template
 from fad.functions.user_rules import HOST_ERRORS
@@ -322,6 +323,14 @@ _FINITE = Primitive(
 )
 
 
+def _varying_alike(xs: Leaves) -> Leaves:
+    """Values that vary along the same axes of ``shard_map``, as the operands of a call do."""
+    every = [varying_axes(aval_of(x)) for x in xs]
+    axes = frozenset().union(*every)
+    pairs = zip(xs, every, strict=True)
+    return [bind(over_devices((), tuple(axes - v)), (x,)) if axes - v else x for x, v in pairs]
+
+
 def staged(
     name: str,
     kind: Kind,
@@ -353,7 +362,7 @@ def staged(
         return in_body(level, body)(*tracers)
 
     traced.name = name  # type: ignore[attr-defined]
-    operands = [*leaves, *x]
+    operands = _varying_alike([*leaves, *x])
     try:
         program, values, out_structure = stage(traced, operands, bodies=[f])
     except HOST_ERRORS as error:

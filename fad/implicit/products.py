@@ -18,7 +18,13 @@ from typing import Protocol
 
 import jax
 
-from fad.core.jaxapi import Zero, define_primitive, instantiate_zeros, new_primitive, shaped_array
+from fad.core.jaxapi import (
+    Zero,
+    define_primitive,
+    instantiate_zeros,
+    new_primitive,
+    varying_alike,
+)
 from fad.core.types import Array, PyTree, Value
 from fad.implicit.systems import Leaves, Map
 
@@ -52,7 +58,12 @@ class _OfLanes:
 
 def multiply(product: Product, point: Leaves) -> Map:
     """The product at a point, as a function of the vector."""
-    return lambda vector: list(product_p.bind(*point, *vector, product=product, count=len(point)))
+
+    def matvec(vector: Leaves) -> list[Value]:
+        operands = varying_alike([*point, *vector])
+        return list(product_p.bind(*operands, product=product, count=len(point)))
+
+    return matvec
 
 
 def _run(*values: Array, product: Product, count: int) -> list[Value]:
@@ -112,7 +123,7 @@ product_p = new_primitive("fad_product", expensive=True)
 define_primitive(
     product_p,
     _run,
-    lambda *avals, product, count: [shaped_array(a.shape, a.dtype) for a in avals[count:]],
+    lambda *avals, product, count: [a.to_tangent_aval() for a in avals[count:]],
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

@@ -14,6 +14,7 @@ from jax.tree_util import PyTreeDef
 
 from fad.bridge.jax_functions import from_jax, to_jax
 from fad.core import trees
+from fad.core.jaxapi import varying_alike
 from fad.core.partition import Static
 from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
@@ -70,7 +71,12 @@ class System:
         """x with ``matvec(x) = b``, as leaves of a pytree of this structure; all are inexact."""
 
         def solve(matvec: Callable[..., PyTree], b: PyTree) -> list[Value]:
-            return self.run(who, matvec, b, structure)
+            def of_any(
+                x: Leaves,
+            ) -> list[Value]:  # of what a solver makes, which varies along no axis
+                return list(matvec(varying_alike([*x, *b])[: len(x)]))
+
+            return self.run(who, of_any, b, structure)
 
         symmetric = self.symmetric or self.positive
         found = jax.lax.custom_linear_solve(matvec, list(b), solve, solve, symmetric=symmetric)

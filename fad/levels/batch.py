@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.core.jaxapi import mapped_aval
-from fad.core.level import Level, bind, map_tensors, outlived, state
+from fad.core.level import bind, map_tensors, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, Aval, Operand, Operation, Outputs, Value
@@ -82,13 +82,8 @@ class BatchLevel(RecordingLevel):
     def part_avals(self, aval: Any, layout: Any) -> tuple[Aval, ...]:
         return (aval,) if layout is None else (_with_dim(aval, layout, self.batch_size),)
 
-    def maker(self) -> Callable[[], Level]:
-        return functools.partial(
-            BatchLevel, self.batch_size, self.axis_name, self.randomness, self.first
-        )
-
-    def key(self) -> Hashable:
-        return self.kind, self.batch_size, self.axis_name, self.randomness, self.first
+    def settings(self) -> tuple[Hashable, ...]:
+        return self.batch_size, self.axis_name, self.randomness, self.first
 
     def aval(self, t: Tensor) -> Any:
         lazy = t._lazy
@@ -134,8 +129,8 @@ class BatchLevel(RecordingLevel):
 
     def unwrap(self, x: Value, out_dim: int | None, who: str = "vmap") -> Value:
         """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
-        x = outlived(x)
-        value, dim = (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
+        value: Value
+        value, dim = self.value_and_aux(x)
         if out_dim is None:
             if dim is not None:
                 raise StructureError(
@@ -191,8 +186,7 @@ def batch_levels() -> list[BatchLevel]:
 
 def lanes_among(levels: Sequence[Any], x: Tensor) -> int | None:
     """The index of the vmap of which ``x`` is `lanes_of`; None if there is none."""
-    found = [k for k, level in enumerate(levels) if x is level.lanes]
-    return found[0] if found else None
+    return next((k for k, level in enumerate(levels) if x is level.lanes), None)
 
 
 def bind_collective(op: Any, args: Sequence[Operand], axis_name: Hashable) -> Outputs:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
-from fad.core.level import Level, bind, map_tensors, outlived
+from fad.core.level import bind, map_tensors
 from fad.core.primitive import Primitive
 from fad.core.series import Series, series_of
 from fad.core.tensor import Tensor, new_tensor
@@ -110,11 +110,8 @@ class JetLevel(RecordingLevel):
     def part_count(self, layout: Any) -> int:
         return 1 + int(layout)
 
-    def maker(self) -> Callable[[], Level]:
-        return functools.partial(JetLevel, self.order)
-
-    def key(self) -> Hashable:
-        return self.kind, self.order
+    def settings(self) -> tuple[Hashable, ...]:
+        return (self.order,)
 
     def curve(self, primal: Operand, coefficients: Sequence[Any]) -> Tensor:
         """A Tensor of this level."""
@@ -122,10 +119,8 @@ class JetLevel(RecordingLevel):
 
     def unpack(self, x: Operand) -> tuple[Any, tuple[Any, ...]]:
         """Primal of ``x`` at this level, and the coefficients after it; those left out are zero."""
-        x = outlived(x)
-        if isinstance(x, Tensor) and x.level is self:
-            return x.value, x.aux or ()
-        return x, ()
+        value, coefficients = self.value_and_aux(x)
+        return value, coefficients or ()
 
 
 def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> Primitive:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
-from fad.core.level import Level, bind, map_tensors, outlived, state
+from fad.core.level import bind, map_tensors, state
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Aval, MaybeValue, Operand, Operation, Outputs
 from fad.tape.recorder import RecordingLevel
@@ -61,16 +61,11 @@ class JvpLevel(RecordingLevel):
     def part_count(self, layout: Any) -> int:
         return 2 if layout else 1
 
-    def maker(self) -> Callable[[], Level]:
-        return JvpLevel
-
     def dual(self, primal: Operand, tangent: MaybeValue) -> Tensor:
         """A Tensor of this level."""
         return new_tensor(primal, self, tangent)
 
     def unpack(self, x: Operand) -> tuple[Any, Any]:
         """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""
-        x = outlived(x)
-        if isinstance(x, Tensor) and x.level is self:
-            return x.value, self.tangent(x)
-        return x, None
+        value, tangent = self.value_and_aux(x)
+        return value, None if self.is_off() else tangent

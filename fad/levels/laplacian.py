@@ -15,9 +15,9 @@ from fad.core.dtypes import is_inexact
 from fad.core.elementwise import is_elementwise_equation
 from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
 from fad.core.jaxprs import jaxpr_key
-from fad.core.level import bind, map_tensors, outlived
+from fad.core.level import bind, map_tensors
 from fad.core.primitive import Primitive
-from fad.core.series import depends_on_point, derivative_of, evaluate_with
+from fad.core.series import depends_on_point, derivative_of, evaluate_with, plus
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import (
     Array,
@@ -84,14 +84,10 @@ class LaplacianLevel(RecordingLevel):
     kind = "laplacian"
 
     def evaluate(self, op: Operation, args: Sequence[Any]) -> Outputs:
-        values: list[Any] = []
-        differentiated: list[tuple[Any, ...]] = []
-        for a in args:
-            own = isinstance(a, Tensor) and a._level is self
-            values.append(a._value if own else a)
-            differentiated.append((own and a._aux) or ())
-        if not any(differentiated):
+        values, beside, some = self.unwrapped(args)
+        if not some:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+        differentiated = [aux or () for aux in beside]
         if type(op) is Primitive and op.jit:
             return self._by_equations(op, values, differentiated)
         return self._by_jvp(op, values, differentiated)
@@ -166,9 +162,6 @@ class LaplacianLevel(RecordingLevel):
     def part_count(self, layout: Any) -> int:
         return 1 + len(layout)
 
-    def maker(self) -> Callable[[], LaplacianLevel]:
-        return LaplacianLevel
-
     def with_derivatives(self, value: Value, *parts: Any) -> Tensor:
         """A Tensor of this level; ``parts``: its Jacobian and its Laplacian, if it has them."""
         return new_tensor(value, self, parts or None)
@@ -182,10 +175,8 @@ class LaplacianLevel(RecordingLevel):
 
     def unpack(self, x: Operand) -> tuple[Any, ...]:
         """The value of ``x`` at this level, and its Jacobian and Laplacian, where they are not zero."""
-        x = outlived(x)
-        if isinstance(x, Tensor) and x.level is self:
-            return (x.value, *(x.aux or ()))
-        return (x,)
+        value, parts = self.value_and_aux(x)
+        return (value, *(parts or ()))
 
 
 def _layout(aux: Sequence[Any]) -> tuple[RowPattern | None, ...]:
@@ -222,10 +213,8 @@ def _division(n: int) -> Primitive:
 
 def _of_one_row(x: Any, rows: BatchLevel) -> Any:
     """``x``, a value that is the same for all rows."""
-    x = outlived(x)
-    if isinstance(x, Tensor) and x.level is rows:
-        return x.value if x.aux is None else bind(_FIRST, (rows.unwrap(x, 0),))
-    return x
+    value, dim = rows.value_and_aux(x)
+    return value if dim is None else bind(_FIRST, (rows.unwrap(x, 0),))
 
 
 def _derive(op: Primitive, layouts: tuple[Any, ...]) -> Primitive:
@@ -283,7 +272,7 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
     if _is_slogdet(eqn):
         return _slogdet(outs, *inputs)
     derivative = derivative_of(eqn, differentiated, kept, point, [point[k] for k in differentiated])
-    if depends_on_point(derivative.jaxpr, len(point), differentiated):
+    if depends_on_point(derivative.jaxpr, differentiated):
         found = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
     else:
         found = _linear(eqn, derivative, point, differentiated, inputs)
@@ -353,11 +342,7 @@ def _by_second_derivatives(
     rest = _of_laplacians(functools.partial(run_jaxpr, derivative, *point), own, len(rows))
     sums = [jnp.sum(b, 0) for b in bends]
     jacobians = _jacobians(rows, pattern)
-    return [[j, _plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
-
-
-def _plus(a: Array | None, b: Array | None) -> Array | None:
-    return b if a is None else a if b is None else a + b
+    return [[j, plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
 
 
 def _is_real_function_of_elements(
@@ -394,13 +379,13 @@ def _by_element(
         rows = inputs[i][1].of_ndim(out.ndim)
         total[1] = added(total[1], rows.map(functools.partial(jnp.multiply, along)))
         if bend is not None:
-            total[2] = _plus(total[2], along * bend)
+            total[2] = plus(total[2], along * bend)
         for j in differentiated[place:]:
-            if depends_on_point(first.jaxpr, len(point), [j]):
+            if depends_on_point(first.jaxpr, [j]):
                 tangent = (jnp.ones_like(point[j]),)
                 second = jax.jvp(functools.partial(slope, k=j), (point[j],), tangent)[1]
                 squares = _sum_of_products(rows, inputs[j][1].of_ndim(out.ndim))
-                total[2] = _plus(total[2], (second if i == j else 2 * second) * squares)
+                total[2] = plus(total[2], (second if i == j else 2 * second) * squares)
     return total
 
 
@@ -426,9 +411,9 @@ def _product(eqn: JaxEquation, out: Array, *factors: Carried) -> Carried:
             rows = added(rows, rows_of_product(eqn, place, a[1], b[0]))
         if a[2] is not None:
             both = [a[2], b[0]] if place == 0 else [b[0], a[2]]
-            bend = _plus(bend, evaluate_equation(eqn, both)[0])
+            bend = plus(bend, evaluate_equation(eqn, both)[0])
     if all([x[1] is not None for x in factors]):
-        bend = _plus(bend, 2 * sum_of_row_products(eqn, [x[1] for x in factors]))
+        bend = plus(bend, 2 * sum_of_row_products(eqn, [x[1] for x in factors]))
     return [out, rows, bend]
 
 

@@ -143,7 +143,7 @@ def check_draws(jaxpr: JaxBody, values: Sequence[Operand]) -> None:
         LevelError: it does so.
     """
     levels = [level for level in drawing_levels() if level.draws.strict]
-    if not levels or not draws(jaxpr):
+    if not levels or not has_draws(jaxpr):
         return
     for level in levels:
         differing = [differs(v, level) for v in values]
@@ -155,13 +155,13 @@ def check_draws(jaxpr: JaxBody, values: Sequence[Operand]) -> None:
             _refuse(found.refused[0])
 
 
-def draws(jaxpr: JaxBody) -> bool:
+def has_draws(jaxpr: JaxBody) -> bool:
     """Whether there is a mark in a program."""
     return any(map(_marked, jaxpr.eqns))
 
 
 def _marked(eqn: JaxEquation) -> bool:
-    if eqn.primitive is draw_p or any(map(draws, inner_jaxprs(eqn))):
+    if eqn.primitive is draw_p or any(map(has_draws, inner_jaxprs(eqn))):
         return True
     drawing = flag_of(eqn, "drawing")
     return drawing is not None and drawing(eqn) is not None

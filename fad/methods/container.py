@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import fad.numpy as fnp
-from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
-from fad.views.copying import CLONE, deep_copy, reduce, shallow_copy
+from fad.views.copying import clone, deep_copy, reduce, shallow_copy
 from fad.views.indexing import At, get_item, items
 from fad.views.inplace import set_item
 
@@ -42,15 +41,9 @@ def _set_item(self: Tensor, index: PyTree, value: PyTree) -> None:
 _set_item.__doc__ = set_item.__doc__
 
 
-def _clone(self: Tensor) -> Tensor:
-    """A copy with the same history."""
-    t: Tensor = bind(CLONE, (self,))
-    return t
-
-
 def _copy(self: Tensor, order: str = "C") -> Tensor:
     """A copy with the same history; ``order``, of NumPy's method, has no effect."""
-    return _clone(self)
+    return clone(self)
 
 
 MEMBERS: dict[str, object] = {
@@ -64,6 +57,6 @@ MEMBERS: dict[str, object] = {
     "__reduce_ex__": reduce,
     "__setitem__": _set_item,
     "at": property(At, doc=At.__doc__),
-    "clone": _clone,
+    "clone": clone,
     "copy": _copy,
 }

@@ -11,11 +11,10 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.core.devices import device_of
-from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import DeviceLike, DTypeLike, Operand, PyTree
 from fad.views.addresses import is_contiguous
-from fad.views.copying import CLONE
+from fad.views.copying import clone
 
 # Method -> dtype. Without 64 bits (``jax_enable_x64``), JAX has those of 32 bits in place of wider ones.
 DTYPES = {
@@ -34,7 +33,7 @@ DTYPES = {
 }
 
 
-def _to_dtype(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
+def _to_dtype(dtype: str) -> Callable[[Tensor], Tensor]:
     def convert(self: Tensor) -> Tensor:
         return self.to(jax.dtypes.canonicalize_dtype(dtype))
 
@@ -44,15 +43,11 @@ def _to_dtype(name: str, dtype: str) -> Callable[[Tensor], Tensor]:
     return convert
 
 
-def _to_platform(name: str) -> Callable[..., PyTree]:
-    def move(self: Tensor, device: DeviceLike | None = None, non_blocking: bool = False) -> Tensor:
-        number = f":{device}" if isinstance(device, int) else ""
-        return self.to(f"{name}{number}" if device is None or number else device)
-
-    move.__doc__ = (
-        f"The Tensor on the first device of kind {name!r}, on that of a number, or on ``device``."
-    )
-    return move
+def _cuda(self: Tensor, device: DeviceLike | None = None, non_blocking: bool = False) -> Tensor:
+    """The Tensor on the first GPU, on that of a number, or on ``device``."""
+    if isinstance(device, int):
+        device = f"cuda:{device}"
+    return self.to("cuda" if device is None else device)
 
 
 def _cpu(self: Tensor) -> Tensor:
@@ -82,7 +77,7 @@ def _itself(self: Tensor) -> Tensor:
 
 def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
     """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
-    return self if is_contiguous(self) else bind(CLONE, (self,))
+    return self if is_contiguous(self) else clone(self)
 
 
 def _is_contiguous(self: Tensor, memory_format: object = None) -> bool:
@@ -181,11 +176,11 @@ def _new_tensor(
 
 
 MEMBERS: dict[str, object] = {
-    **{name: _to_dtype(name, dtype) for name, dtype in DTYPES.items()},
+    **{name: _to_dtype(dtype) for name, dtype in DTYPES.items()},
     "__round__": _round,
     "contiguous": _contiguous,
     "cpu": _cpu,
-    "cuda": _to_platform("cuda"),
+    "cuda": _cuda,
     "element_size": _element_size,
     "is_complex": _is(np.complexfloating),
     "is_contiguous": _is_contiguous,

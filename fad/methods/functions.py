@@ -354,7 +354,7 @@ def cat(tensors: Sequence[Operand], dim: int | None = None, *, axis: int | None 
     [[1.0, 1.0, 0.0, 0.0]]
     """
     if isinstance(tensors, (tuple, list)):
-        shapes = [np.shape(x) if not isinstance(x, Tensor) else tuple(x.shape) for x in tensors]
+        shapes = list(map(np.shape, tensors))
         if any(len(s) != 1 for s in shapes):
             tensors = [x for x, s in zip(tensors, shapes, strict=True) if s != (0,)]
     return _joined("cat", fnp.concatenate, tensors, dim, axis)

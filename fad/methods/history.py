@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, captured_by_jit, flush, state
+from fad.core.level import captured_by_jit, flush, state
 from fad.core.tensor import Tensor, current_node, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
@@ -19,7 +19,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.running import running
 from fad.transforms import backward
 from fad.views.aliases import has_error, link_of, set_state
-from fad.views.copying import CLONE
+from fad.views.copying import clone
 from fad.views.duals import DualLink
 from fad.views.inplace import replace
 from fad.views.make_view import detach, same_view, shares, stop_gradient
@@ -96,7 +96,9 @@ def _version(self: Tensor) -> int:
         GradientError: it is an inference Tensor, which keeps no count; an AttributeError too.
     """
     if self.meta is not None and self.meta.inference:
-        raise GradientError("Inference tensors do not track version counter.")
+        raise GradientError(
+            "Inference tensors do not track version counter. Make a normal Tensor of it first: x.clone()"
+        )
     return version_of(self)
 
 
@@ -116,8 +118,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         raise ArgumentError(f"requires_grad must be a bool, got {describe(requires_grad)}")
     if requires_grad and not is_inexact(self.dtype):
         raise ArgumentError(
-            f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}: "
-            "convert it with x.astype(float)"
+            f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}"
+            + (": convert it with x.astype(float)" if isinstance(self.dtype, np.dtype) else "")
         )
     if not _is_leaf(self):
         if requires_grad:
@@ -204,7 +206,7 @@ def _set_data(self: Tensor, value: object) -> None:
     if isinstance(value, Tensor):
         if _is_all_of(value, self):  # as in the last part of ``x.data -= v``
             return
-        value = bind(CLONE, (value,)) if shares(value, self) else value
+        value = clone(value) if shares(value, self) else value
         value = detach(value)
     with no_grad():
         replace(self, value, who="x.data = v")

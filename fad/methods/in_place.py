@@ -7,32 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from fad.core.borrowed import as_array
-from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
 from fad.methods.names import ELEMENTWISE, IN_PLACE_ALONE, method_of
-from fad.views.copying import CLONE
+from fad.views.copying import clone
 from fad.views.index_forms import parse_index
 from fad.views.indexing import updater
 from fad.views.inplace import replace, set_item, write
-
-# Augmented assignment -> function of fad.numpy.
-OPERATORS = {
-    "iadd": "add",
-    "isub": "subtract",
-    "imul": "multiply",
-    "itruediv": "true_divide",
-    "ifloordiv": "floor_divide",
-    "imod": "remainder",
-    "ipow": "power",
-    "imatmul": "matmul",
-    "iand": "bitwise_and",
-    "ior": "bitwise_or",
-    "ixor": "bitwise_xor",
-    "ilshift": "left_shift",
-    "irshift": "right_shift",
-}
 
 
 def _operand(x: PyTree) -> PyTree:
@@ -80,8 +62,7 @@ def _index_put(
     self: Tensor, indices: Sequence[PyTree], values: PyTree, accumulate: bool = False
 ) -> Tensor:
     """A copy with the elements at a tuple of index arrays set to ``values``, or with these added."""
-    t: Tensor = bind(CLONE, (self,))
-    return _index_put_(t, indices, values, accumulate)
+    return _index_put_(clone(self), indices, values, accumulate)
 
 
 IN_PLACE: dict[str, object] = {

@@ -15,13 +15,13 @@ from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, attribute, describe
-from fad.methods.in_place import OPERATORS
 from fad.methods.names import method_of
 from fad.views.inplace import replace, write
 from fad.views.make_view import same_view
 
 _USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer
 _OPERANDS = (float, int, array_type, Tensor, complex, np.ndarray, np.generic, jax.Array)
+# Operator -> function of fad.numpy.
 _BINARY = {
     "add": "add",
     "sub": "subtract",
@@ -47,8 +47,6 @@ _COMPARE = {
     "ge": "greater_equal",
 }
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}
-
-_PARTS = ("real", "imag")
 
 
 def _binary(op: Callable[..., PyTree], swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
@@ -79,27 +77,6 @@ def _no_operand(other: Operand) -> Tensor:
     return NotImplemented
 
 
-def _augmented(change: Callable[..., PyTree]) -> Callable[[Tensor, PyTree], PyTree]:
-    """The operator method that changes its Tensor in place, as ``+=``."""
-
-    def operator(self: Tensor, other: Operand) -> PyTree:
-        if isinstance(other, _OPERANDS) or is_list(other):
-            return change(self, other)
-        return _no_operand(other)
-
-    return operator
-
-
-def _method(op: Callable[..., PyTree], name: str) -> Callable[..., PyTree]:
-    """``op`` as a method."""
-
-    def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        return op(self, *args, **kwargs)
-
-    method.__doc__ = f"``fad.numpy.{name}`` of this Tensor."
-    return method
-
-
 def _set_part(name: str) -> Callable[[Tensor, Operand], None]:
     """The setter of ``x.real`` and ``x.imag``."""
 
@@ -115,19 +92,18 @@ def _set_part(name: str) -> Callable[[Tensor, Operand], None]:
 
 def _table() -> dict[str, object]:
     found: dict[str, object] = {}
-    for name, function in OPERATORS.items():
-        found[f"__{name}__"] = _augmented(method_of((fnp, function), write))
     for name, function in _BINARY.items():
         op = getattr(fnp, function)
         found[f"__{name}__"] = _binary(op)
         found[f"__r{name}__"] = _binary(op, swap=True)
+        if name != "divmod":
+            found[f"__i{name}__"] = _binary(method_of((fnp, function), write))
     for name, function in _COMPARE.items():
         found[f"__{name}__"] = _binary(getattr(fnp, function))
     for name, function in _UNARY.items():
-        found[f"__{name}__"] = _method(getattr(fnp, function), f"__{name}__")
-    for name in _PARTS:
-        part = _method(getattr(fnp, name), name)
-        found[name] = attribute(part, _set_part(name))
+        found[f"__{name}__"] = method_of((fnp, function))
+    for name in ("real", "imag"):
+        found[name] = attribute(method_of((fnp, name)), _set_part(name))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -14,10 +15,10 @@ from fad.core.jaxapi import is_tracing
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import DeviceLike, DTypeLike, Operand
+from fad.core.types import Array, DeviceLike, DTypeLike
 from fad.errors import attribute, describe
 from fad.methods.values import unwrap
-from fad.views.copying import CLONE
+from fad.views.copying import clone
 
 
 def _astype(
@@ -30,7 +31,7 @@ def _astype(
     order: str = "K",
     subok: bool = True,
 ) -> Tensor:
-    """Converted to ``dtype``; with ``copy=False`` the Tensor itself, if it has this dtype.
+    """Converted to ``dtype``, and on ``device``; with ``copy=False`` the Tensor itself, if it has this dtype.
 
     ``order`` and ``subok``, of NumPy's method, have no effect.
     """
@@ -38,7 +39,8 @@ def _astype(
         raise TypeError(
             f"astype: cannot cast {describe(self)} to {jnp.dtype(dtype).name} by the rule {casting!r}"
         )
-    return fnp.astype(self, dtype) if copy else fnp.astype(self, dtype, copy=False)
+    out = fnp.astype(self, dtype) if copy else fnp.astype(self, dtype, copy=False)
+    return out if device is None else out.to(device)
 
 
 def _device(self: Tensor) -> Any:
@@ -90,7 +92,7 @@ def _to(
             out = _to_one(_to_one(out, target.dtype), target.device)
         else:
             out = _to_one(out, target)
-    return bind(CLONE, (out,)) if copy and out is self else out
+    return clone(out) if copy and out is self else out
 
 
 def _to_one(self: Tensor, target: Any) -> Tensor:
@@ -99,18 +101,8 @@ def _to_one(self: Tensor, target: Any) -> Tensor:
     if isinstance(target, str) and not _names_dtype(target):
         target = device_of(target)
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
-        if _device(self) == target:
-            return self
-        op = _PUT.get(target)
-        if op is None:
-            op = _PUT[target] = Primitive("to", lambda x: _put(x, target), jit=False)
-        return bind(op, (self,))
-    if jnp.dtype(target) == self.dtype:
-        return self
-    op = _PUT.get(target)
-    if op is None:
-        op = _PUT[target] = Primitive("to", lambda x: jnp.astype(x, target), deferrable=True)
-    return bind(op, (self,))
+        return self if _device(self) == target else bind(_moving(target), (self,))
+    return self if jnp.dtype(target) == self.dtype else bind(_conversion(target), (self,))
 
 
 def _names_dtype(name: str) -> bool:
@@ -121,15 +113,22 @@ def _names_dtype(name: str) -> bool:
     return True
 
 
-_PUT: dict[object, Primitive] = {}
-
-
-def _put(x: Operand, target: object) -> Tensor:
+@functools.cache
+def _moving(target: jax.Device | jax.sharding.Sharding) -> Primitive:
     """``jax.device_put``, or its equivalent in compiled code."""
-    if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
-        # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
-        return jax.lax.with_sharding_constraint(x, target)
-    return jax.device_put(x, target)
+
+    def put(x: Array) -> Array:
+        if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
+            # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
+            return jax.lax.with_sharding_constraint(x, target)
+        return jax.device_put(x, target)
+
+    return Primitive("to", put, jit=False)
+
+
+@functools.cache
+def _conversion(target: DTypeLike) -> Primitive:
+    return Primitive("to", lambda x: jnp.astype(x, target), deferrable=True)
 
 
 def _sharding(self: Tensor) -> Any:

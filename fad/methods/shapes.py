@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,15 +11,14 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad.arrays import torch_operations
-from fad.arrays.operations import fast_function
-from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import STATE, Tensor
-from fad.core.types import Operand, Outputs, PyTree
+from fad.core.types import DType, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, GradientError, attribute, describe
+from fad.methods.names import method_of
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
-from fad.views.copying import CLONE
+from fad.views.copying import clone
 from fad.views.make_view import bind_view, view_binder
 
 # The relation to a base
@@ -82,10 +82,14 @@ def _dir(self: Tensor) -> list[str]:
 # Making views
 
 
+def sizes_of(given: tuple[Any, ...]) -> tuple[PyTree, ...]:
+    """What is given as ``f(2, 3)`` or ``f((2, 3))``."""
+    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+
+
 def _expand(self: Tensor, *sizes: Any) -> Tensor:
     """Dimensions of length 1 repeated to ``sizes``, as a view; -1 keeps a length."""
-    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
-        sizes = tuple(sizes[0])
+    sizes = sizes_of(sizes)
     offset = len(sizes) - self.ndim
     if offset < 0:
         raise ArgumentError(f"expand: {len(sizes)} sizes are too few for {describe(self)}")
@@ -112,12 +116,8 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", **kwargs: Any) -> Any:
     """The same elements in another shape; ``x.reshape(2, -1)`` or ``x.reshape((2, -1))``."""
     if "shape" in kwargs:
         return fnp.reshape(self, kwargs["shape"], order)
-    target = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    return (
-        fnp.reshape(self, tuple(target))
-        if order == "C"
-        else fnp.reshape(self, tuple(target), order)
-    )
+    target = sizes_of(shape)
+    return fnp.reshape(self, target) if order == "C" else fnp.reshape(self, target, order)
 
 
 def _transpose(
@@ -133,7 +133,7 @@ def _transpose(
         return fnp.swapaxes(self, dim0, dim1)
     if not axes or axes == (None,):
         return fnp.transpose(self)
-    axes = tuple(axes[0]) if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    axes = sizes_of(axes)
     if len(axes) == 2 != self.ndim:
         raise ArgumentError(
             f"transpose: expected an axis for each dimension of {describe(self)}, got {axes}: to swap two, "
@@ -165,15 +165,14 @@ def _flatten(self: Tensor, *args: PyTree, **kwargs: PyTree) -> Tensor:
     those between them, as one: a view where `reshape` is one, the Tensor itself if this is one dimension.
     """
     if not args and not kwargs:
-        return bind(CLONE, (fnp.ravel(self),))
+        return clone(fnp.ravel(self))
     if "order" in kwargs or (args and isinstance(args[0], str)):
-        return bind(CLONE, (fnp.ravel(self, *args, **kwargs),))
+        return clone(fnp.ravel(self, *args, **kwargs))
     out = torch_operations.flatten(self, *args, **kwargs)
     return self if out.shape == self.shape else out
 
 
-_reshape_op: Any = fnp.reshape
-_reshaped_view = fast_function(_reshape_op.op, view_binder(Write.RESHAPE))
+_reshaped_view = method_of((fnp, "reshape"), view_binder(Write.RESHAPE))
 
 
 def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
@@ -183,23 +182,23 @@ def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     """
     if shape and dtype is None:
         if len(shape) > 1 or isinstance(shape[0], (int, np.integer, tuple, list)):
-            given = shape[0] if isinstance(shape[0], (tuple, list)) else shape
-            return _reshaped_view(self, tuple(given))
+            return _reshaped_view(self, sizes_of(shape))
         (dtype,) = shape
-    dtype = jnp.dtype(dtype)
-    op = _VIEWS.get(dtype)
-    if op is None:
-        op = _VIEWS[dtype] = ViewOp(
-            Primitive("view", lambda x: x.view(dtype), deferrable=True),
-            Write.FUNCTION,
-            lambda x, part: part.view(x.dtype),
-            selects=False,
-            whole=False,
-        )
-    return bind_view(self, Step(op))
+    return bind_view(self, Step(_of_dtype(jnp.dtype(dtype))))
 
 
-_VIEWS: dict[object, ViewOp] = {}
+@functools.cache
+def _of_dtype(dtype: DType) -> ViewOp:
+    """The operation that reads the bytes of a Tensor as ``dtype``."""
+    return ViewOp(
+        Primitive("view", lambda x: x.view(dtype), deferrable=True),
+        Write.FUNCTION,
+        lambda x, part: part.view(x.dtype),
+        selects=False,
+        whole=False,
+    )
+
+
 MEMBERS: dict[str, object] = {
     "T": attribute(_reversed),
     "__dir__": _dir,

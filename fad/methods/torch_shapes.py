@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import fad.numpy as fnp
 from fad.arrays import torch_operations
-from fad.arrays.operations import fast_function
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, attribute, describe
-from fad.views.copying import CLONE
-
-
-def _sizes(sizes: tuple[int | Sequence[int], ...]) -> tuple[PyTree, ...]:
-    """What is given as ``f(2, 3)`` or ``f((2, 3))``."""
-    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-
+from fad.methods.names import method_of
+from fad.methods.shapes import sizes_of
+from fad.views.copying import clone
 
 # Asking
 
@@ -31,7 +25,7 @@ def _dim(self: Tensor) -> int:
 
 def _numel(self: Tensor) -> int:
     """The number of elements."""
-    return math.prod(self.shape)
+    return int(self.size)
 
 
 # Views
@@ -39,7 +33,7 @@ def _numel(self: Tensor) -> int:
 
 def _permute(self: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """A view with the dimensions in another order: ``x.permute(1, 0)``, or the tuple, also as ``dims=``."""
-    return fnp.transpose(self, _sizes(order) if dims is None else dims)
+    return fnp.transpose(self, sizes_of(order) if dims is None else dims)
 
 
 def _t(self: Tensor) -> Tensor:
@@ -99,7 +93,7 @@ def _narrow(self: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 def _narrow_copy(self: Tensor, dim: int, start: Operand, length: int) -> Tensor:
     """`narrow`, as a copy."""
-    return bind(CLONE, (_narrow(self, dim, start, length),))
+    return clone(_narrow(self, dim, start, length))
 
 
 def _select(self: Tensor, dim: int, index: PyTree) -> Tensor:
@@ -132,16 +126,15 @@ def _split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 def _flip(self: Tensor, *axes: int | Sequence[int], **kwargs: PyTree) -> Tensor:
     """The elements in reverse order along ``axes`` (also ``dims=``), along all if there are none."""
-    return _flipped(self, *((_sizes(axes),) if axes else ()), **kwargs)
+    return _flipped(self, *((sizes_of(axes),) if axes else ()), **kwargs)
 
 
-_flip_op: Any = fnp.flip
-_flipped = fast_function(_flip_op.op, bind)  # in NumPy it is a view
+_flipped = method_of((fnp, "flip"), bind)  # in NumPy it is a view
 
 
 def _tile(self: Tensor, *reps: int | Sequence[int], **kwargs: PyTree) -> Tensor:
     """The Tensor ``reps`` times in each dimension (also ``dims=``), next to itself: PyTorch's ``repeat``."""
-    return fnp.tile(self, *((_sizes(reps),) if reps else ()), **kwargs)
+    return fnp.tile(self, *((sizes_of(reps),) if reps else ()), **kwargs)
 
 
 def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
@@ -150,7 +143,7 @@ def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
     Raises:
         ArgumentError: it does not broadcast to it.
     """
-    size = _sizes(size)
+    size = sizes_of(size)
     extra = self.ndim - len(size)
     own = self.shape[max(extra, 0) :]
     if extra < 0 or any([n not in (1, m) for n, m in zip(size, own, strict=True)]):

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fad.core.jaxapi import array_type
-from fad.core.level import flush, outlived, state
+from fad.core.level import flush, layers, outlived, state
 from fad.core.tensor import Tensor
 from fad.core.types import DTypeLike, Operand, PyTree
 from fad.errors import (
@@ -48,43 +48,34 @@ def _concrete(x: Tensor, what: str) -> Any:
             f"{what} of a Tensor ({describe(x)}) under a JAX trace, which has no value yet: "
             f"{instead_of_a_number(what)}"
         )
+    if not isinstance(value.dtype, np.dtype):
+        raise ArgumentError(
+            f"{what} of {describe(x)}: a random key is no number: draw with it, "
+            "fad.random.normal(key, shape), or read its integers, fad.random.key_data(key)"
+        )
     return value
 
 
-def is_tracked(x: Operand, watermark: int = -1) -> bool:
+def is_tracked(x: Operand, watermark: int = -1, taped: bool = True) -> bool:
     """Whether ``x`` requires grad or has a tangent, at any of its levels.
 
-    ``watermark``: levels with an id up to this one do not record.
+    Arguments:
+        watermark: levels with an id up to this one do not record.
+        taped: whether what the eager tape records counts.
     """
-    while isinstance(x, Tensor):
-        if (x.level.id > watermark and x.requires_grad) or x.level.tangent(x) is not None:
-            return True
-        x = outlived(x.value)
-    return False
+    return any(
+        [
+            (t.requires_grad and t.level.id > watermark and (taped or not t.level.on_tape))
+            or t.level.tangent(t) is not None
+            for t in layers(x)
+        ]
+    )
 
 
-def _constant(x: Tensor, what: str) -> None:
-    """Refuse to make a constant of a value in a body from which a derivative is being derived."""
-    v: Operand = x
-    while isinstance(v, Tensor):
-        if v.level.deriving and (v.requires_grad or v.aux is not None):
-            raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
-        v = outlived(v.value)
-
-
-def _is_tracked_by_transform(x: Operand) -> bool:
-    """Whether a running transform differentiates with respect to ``x``, other than the eager tape.
-
-    What is on the tape keeps its graph when a number is read: logging ``float(loss)`` loses nothing.
-    """
-    x = outlived(x)
-    while isinstance(x, Tensor):
-        level = x.level
-        recording = not level.on_tape and level.id > state.watermark
-        if (recording and x.requires_grad) or level.tangent(x) is not None:
-            return True
-        x = outlived(x.value)
-    return False
+def _check_not_deriving(x: Tensor, what: str) -> None:
+    """Refuse to read a value as a constant in a body from which a derivative is being derived."""
+    if any([t.level.deriving and (t.requires_grad or t.aux is not None) for t in layers(x)]):
+        raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
 
 
 def _array(self: Tensor) -> Any:
@@ -103,7 +94,7 @@ def _array(self: Tensor) -> Any:
 @reader
 def _array_below(self: Tensor) -> Any:
     """`_array`, where something is around it."""
-    _constant(self, "array")
+    _check_not_deriving(self, "array")
     value = unwrap(self)
     flush()
     return value
@@ -150,21 +141,44 @@ def _dunder_array(
 
 def _item(self: Tensor, *args: PyTree) -> Any:
     """The element of a Tensor with one element, or that at ``args``, as a Python scalar."""
-    _constant(self, "item()")
+    _check_not_deriving(self, "item()")
     value = _concrete(self, "item()")
     try:
         return value.item(*args)
     except ValueError as error:
-        several = not args and self.size != 1
-        count = (
-            f"a Tensor with {self.size} elements cannot be converted to Scalar, " if several else ""
-        )
-        raise ArgumentError(f"item() of {describe(self)}: {count}{error}") from None
+        raise ArgumentError(_refusal(self, "item()", error)) from None
+
+
+# What to write for one element of several, by what reads it; and for one that is of another kind.
+_ONE = {
+    "item()": "write x[i].item() for one of them",
+    "float()": "write fad.numpy.sin(x) for math.sin(x), float(x[i]) for one of them",
+    "int()": "write x.astype(int), or int(x[i]) for one of them",
+    "complex()": "write complex(x[i]) for one of them",
+    "index()": "an index or a length is one number: write x[i] for one of them",
+}
+_OF_KIND = {
+    "float()": "write x.real or abs(x)",
+    "int()": "write x.real or abs(x)",
+    "index()": "write int(x) for the number",
+}
+
+
+def _refusal(x: Tensor, what: str, error: Exception) -> str:
+    """Why ``what`` cannot read a number of ``x``, for which ``error`` was raised, and what to write."""
+    who = f"{what} of {describe(x)}"
+    if what not in _ONE or x.size == 1:
+        of_kind = _OF_KIND.get(what) if what == "index()" or x.dtype.kind == "c" else None
+        return f"{who}: {error}{f': {of_kind}' if of_kind else ''}"
+    count = f"a Tensor with {x.size} elements cannot be converted to Scalar"
+    if not x.size:
+        return f"{who}: {count}, there is no number in it"
+    return f"{who}: {count}: {_ONE[what]}, x.tolist() or x.numpy() for all"
 
 
 def _tolist(self: Tensor) -> Any:
     """The value as nested lists of Python scalars."""
-    _constant(self, "tolist()")
+    _check_not_deriving(self, "tolist()")
     return np.asarray(_concrete(self, "tolist()")).tolist()
 
 
@@ -176,15 +190,20 @@ def _scalar(convert: Callable[[Any], object], what: str) -> Callable[[Tensor], A
 
     def scalar(self: Tensor) -> Any:
         if convert in (float, complex):
-            _constant(self, what)
+            _check_not_deriving(self, what)
         value = _concrete(self, what)
         if value.size == 1 and value.ndim:
             value = value.reshape(())
         try:
             result = convert(value)
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"{what} of {describe(self)}: {error}") from None
-        if self._level is not ROOT and convert is not bool and _is_tracked_by_transform(self):
+            raise ArgumentError(_refusal(self, what, error)) from None
+        # What is on the tape keeps its graph: to log ``float(loss)`` loses nothing.
+        if (
+            self._level is not ROOT
+            and convert is not bool
+            and is_tracked(self, state.watermark, taped=False)
+        ):
             warn_at_users_line(
                 f"{what} of a Tensor that a running transform tracks gives a number without its "
                 "derivative. To keep the derivative, compute with fad.numpy (not with math), and write "
@@ -224,8 +243,10 @@ def _format(self: Tensor, spec: str) -> str:
             raise
         return str(self)
     except ValueError as error:
+        several = self.size != 1
+        why = "write f'{x}', or format x.tolist() number by number" if several else str(error)
         raise ArgumentError(
-            f"the format {spec!r} is for one number, got {describe(self)}: {error}"
+            f"the format {spec!r} is for one number, got {describe(self)}: {why}"
         ) from None
 
 

@@ -27,7 +27,7 @@ from fad.core.avals import aval_of, struct_of, with_constants
 from fad.core.caches import Cache
 from fad.core.collector import without_collector
 from fad.core.jaxapi import array_type
-from fad.core.level import bind
+from fad.core.level import bind, state
 from fad.core.primitive import VjpPlan
 from fad.core.replay_protocol import Part
 from fad.core.types import MaybeValue, MaybeValues, Operand, Value
@@ -60,8 +60,8 @@ def backward(
 
     None if it has to run node by node.
     """
-    if not jaxapi.at_top_level():
-        return None  # what JAX traces is compiled whole anyway
+    if not jaxapi.at_top_level() or any([level.traces for level in state.levels]):
+        return None  # what is traced is compiled whole anyway
     if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
         return None
     if policy.backs_off():

@@ -27,9 +27,8 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
     """
     meta, level = meta_of(t), t.level
     while isinstance(gradient, Tensor) and gradient.level.id > level.id and gradient.level.on_tape:
-        gradient = gradient.level.outlive(
-            gradient
-        )  # ``.grad`` outlives a dual level; as in PyTorch
+        # ``.grad`` outlives a dual level, as in PyTorch.
+        gradient = gradient.level.outlive(gradient)
     with _adding:
         old = meta.grad
         if create_graph:

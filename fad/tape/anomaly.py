@@ -221,6 +221,26 @@ def watched_call(level: Level, op: Operation, args: Sequence[Operand], whole: bo
     return out
 
 
+def compiled_call(name: str, call: Callable[..., Outputs], *operands: PyTree) -> Outputs:
+    """``call(*operands)``, of a function that `jit` has compiled: errors of it say how to look inside."""
+    try:
+        out = call(*operands)
+    except GradientError as error:
+        if not str(error).startswith(f"'{name}' gave nan"):
+            raise
+        raise GradientError(f"{error}. {_COMPILED} fad.jit(f, hooks=True) {_NAMES_IT}") from None
+    for o in out if isinstance(out, tuple) else (out,):
+        while isinstance(o, Tensor):
+            if isinstance(o.node, Node):
+                o.node.metadata["compiled_"] = True
+            o = o.value
+    return out
+
+
+_COMPILED = "That is a compiled function, one operation:"
+_NAMES_IT = "names the operation in it"
+
+
 @contextmanager
 def reported_as_one() -> Iterator[None]:
     """A block in which calls and nodes are not checked for themselves, as they are parts of one that is."""
@@ -392,6 +412,9 @@ def explain(node: Node) -> str:
                 f"{what}Traceback of forward call that caused the error:\n"
                 + "".join(users_frames(lines))
             )
+        if at.metadata.get("compiled_"):
+            inside = "fad.jit(fad.grad(f), hooks=True), with the derivative inside,"
+            parts.append(f"{_COMPILED} {inside} {_NAMES_IT}.\n")
         at = at.metadata.get("parent_")
         first = False
     return "".join(parts)

@@ -7,18 +7,18 @@ is another node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fad.core.level import bind, outlived
+from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom
+from fad.core.tensor import Tensor
 from fad.core.types import Array, DType, MaybeValue, Operand, Outputs
 from fad.errors import GradientError, describe
-from fad.tape.edges import NextEdge
+from fad.tape.edges import Edge, NextEdge, device_of_sharding, sharding_of
 from fad.tape.graph import Node
 from fad.tape.graphs_by_hand import (
     create_gradient_edge,
@@ -119,9 +119,13 @@ class DelayedError(Node):
             raise TypeError(
                 f"DelayedError: expected {self.num_inputs} arguments, got {len(tensors)} instead"
             )
-        values = [None if t is None else as_tensor(t) for t in tensors]
-        outs = pass_through(values, lambda edges: Error(self.message, edges))
-        return outs[0] if len(outs) == 1 else tuple(outs)
+        return _passed(tensors, lambda edges: Error(self.message, edges))
+
+
+def _passed(tensors: Sequence[Operand | None], make: Callable[[list[Edge]], Node]) -> Outputs:
+    """`pass_through`, as the outputs of a call."""
+    outs = pass_through([None if t is None else as_tensor(t) for t in tensors], make)
+    return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 class UndefinedGradBackward(Node):
@@ -146,9 +150,7 @@ class UndefinedGrad(Node):
     __slots__ = ()
 
     def apply(self, *tensors: Operand | None) -> Outputs:
-        values = [None if t is None else as_tensor(t) for t in tensors]
-        outs = pass_through(values, UndefinedGradBackward)
-        return outs[0] if len(outs) == 1 else tuple(outs)
+        return _passed(tensors, UndefinedGradBackward)
 
 
 class GraphRoot(Node):
@@ -384,7 +386,4 @@ def _put(x: Array, device: Any) -> Array:
 
 
 def _device_of(x: object) -> object:
-    x = outlived(bottom(x))
-    if isinstance(x, jax.core.Tracer) or not isinstance(x, jax.Array):
-        return None
-    return min(x.devices(), key=lambda d: d.id)
+    return device_of_sharding(sharding_of(x))

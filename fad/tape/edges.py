@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 
+from fad.core.tensor import bottom
 from fad.core.types import DType
 
 if TYPE_CHECKING:
@@ -66,6 +67,17 @@ class InputMetadata(NamedTuple):
     dtype: DType | None
     sharding: jax.sharding.Sharding | None = None
     is_undefined: bool = False
+
+
+def sharding_of(value: object) -> jax.sharding.Sharding | None:
+    """Where the array of a value is; None for what is being traced, and for what is no array."""
+    value = bottom(value)
+    return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
+
+
+def device_of_sharding(sharding: jax.sharding.Sharding | None) -> object:
+    """The device of a sharding: the first, if there are several."""
+    return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)  # type: ignore[attr-defined]
 
 
 # Of next edges: one, a range, or a list of these.

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.borrowed import as_array
-from fad.core.level import bind, outlived
-from fad.core.tensor import Tensor
+from fad.core.level import bind, layers, outlived
+from fad.core.tensor import Tensor, is_operand
 from fad.core.types import Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
 from fad.tape.edges import Edge, GradientEdge, edge_to_operation
 from fad.tape.engine import ONES_LIKE
 from fad.tape.graph import Node, gradient_edge
-from fad.tape.node_step import level_of
+from fad.tape.recorder import level_of
 
 _SINGLE = (
     GradientEdge,
@@ -105,7 +105,7 @@ def _implicit(t: Tensor, expected: Any, who: str) -> Value:
 
 def _given(c: Any, k: int, expected: Any, who: str) -> Value:
     """A gradient that the user gave for root ``k``, checked against what is known of the root."""
-    if not isinstance(c, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
+    if not is_operand(c):
         raise TypeError(
             f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
             f"({describe(c)}): for one array write fad.tensor(...)"
@@ -134,15 +134,13 @@ def _given(c: Any, k: int, expected: Any, who: str) -> Value:
 
 def _untracked(t: Any, k: int, who: str) -> str:
     """The message for an output that does not require grad."""
-    below = t
-    while isinstance(below, Tensor):
+    for below in layers(t):
         if below.requires_grad:
             return (
                 f"{who}: element {k} of tensors belongs to {t.level!r} and does not require grad "
                 f"there; what it is computed from requires grad at {below.level!r}, which that "
                 "transform is inside of. Call it on what the transform returns, outside of it."
             )
-        below = below.value
     text = f"{who}: element {k} of tensors does not require grad and does not have a grad_fn"
     if not jnp.issubdtype(t.dtype, jnp.inexact):
         return (

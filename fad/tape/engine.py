@@ -26,9 +26,9 @@ from fad.tape.graph import (
     gradient_edge,
 )
 from fad.tape.hooks import call_tensor_hooks
-from fad.tape.node_step import level_of, reach_leaf, release_by_hand, step
+from fad.tape.node_step import reach_leaf, release_by_hand, step
 from fad.tape.recorded_node import RecordedNode, spread
-from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.tape.recorder import ROOT, PrimitiveNode, level_of
 from fad.tape.running import running
 
 
@@ -86,7 +86,10 @@ def queue_callback(callback: Callable[[], object]) -> None:
     done
     """
     if running.task is None:
-        raise GradientError("Final callbacks can only be installed during backward pass.")
+        raise GradientError(
+            "queue_callback: Final callbacks can only be installed during backward pass: call it in a hook, "
+            "or in the backward of a Function"
+        )
     running.task.callbacks.append(callback)
 
 

@@ -11,11 +11,20 @@ from typing import Any, ClassVar, NoReturn, cast
 
 import jax
 
-from fad.core.level import Level, outlived, state
-from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
+from fad.core.level import Level, state
+from fad.core.tensor import Tensor, meta_of, new_tensor
 from fad.core.types import GraphNode, MaybeValue, Value
 from fad.errors import GradientError, describe
-from fad.tape.edges import Edge, Indices, InputMetadata, NextEdge, edges_of_operations, pair
+from fad.tape.edges import (
+    Edge,
+    Indices,
+    InputMetadata,
+    NextEdge,
+    device_of_sharding,
+    edges_of_operations,
+    pair,
+    sharding_of,
+)
 from fad.tape.handles import RemovableHandle, host_for
 from fad.tape.running import running
 
@@ -289,7 +298,7 @@ class Node:
         if shape is None:
             found = InputMetadata((), None, None, True)
         elif dtype is None and hasattr(shape, "shape") and hasattr(shape, "dtype"):
-            found = InputMetadata(tuple(shape.shape), shape.dtype, _sharding_of(shape))
+            found = InputMetadata(tuple(shape.shape), shape.dtype, sharding_of(shape))
         elif dtype is None:
             raise TypeError(
                 f"{self.name()}.add_input_metadata got {describe(shape)} and no dtype: pass a shape and "
@@ -334,8 +343,7 @@ class Node:
     @property
     def device(self) -> Any:
         """The device of `sharding`: the first, if there are several."""
-        sharding = self.sharding
-        return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)  # type: ignore[attr-defined]
+        return device_of_sharding(self.sharding)
 
     # Hooks and metadata
 
@@ -363,12 +371,6 @@ class Node:
         """
         host_for("a hook on a node", self)
         return RemovableHandle(extra_of(self).pre_hooks, hook)
-
-
-def _sharding_of(value: object) -> jax.sharding.Sharding | None:
-    """How a value is laid out; None for one that is being traced."""
-    value = outlived(bottom(value))
-    return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
 def _indices(node: Node, index: Indices) -> list[int]:
@@ -449,7 +451,7 @@ class AccumulateGrad(Node):
         return [InputMetadata(self.variable.shape, self.variable.dtype, self._own_sharding())]
 
     def _own_sharding(self) -> jax.sharding.Sharding | None:
-        return _sharding_of(self.variable)
+        return sharding_of(self.variable)
 
 
 def accumulator_of(t: Tensor) -> AccumulateGrad:

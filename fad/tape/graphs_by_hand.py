@@ -6,8 +6,6 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
-
 from fad.core import trees
 from fad.core.level import state
 from fad.core.tensor import Tensor, new_tensor
@@ -58,7 +56,8 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
     _check_tensor("get_gradient_edge", t)
     if not t.requires_grad:
         raise GradientError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients"
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients: write "
+            "x.requires_grad_() before it is used"
         )
     return GradientEdge(*edge_to_operation(gradient_edge(t)))
 
@@ -88,7 +87,7 @@ def collect_next_edges(*tensors: Operand) -> list[Edge]:
     >>> [edge.node for edge in fad.autograd.collect_next_edges(x, fad.tensor(1.0))]
     [<AccumulateGrad>, None]
     """
-    leaves = jax.tree_util.tree_flatten(tensors, is_leaf=lambda x: x is None or trees.is_leaf(x))[0]
+    leaves = trees.flatten_with_none(tensors)[0]
     return [create_gradient_edge(t) if is_recorded(t) else Edge() for t in leaves]
 
 

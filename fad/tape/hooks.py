@@ -37,7 +37,7 @@ from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
 from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of
 from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
-from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.recorder import as_tensor, level_of
 from fad.tape.running import running
 
 Gradients: TypeAlias = tuple[MaybeValue, ...]
@@ -57,11 +57,7 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Removab
 
     Source: ``torch.Tensor.register_hook``.
     """
-    if not t.requires_grad:
-        raise GradientError(
-            "cannot register a hook on a tensor that doesn't require gradient: write "
-            "x.requires_grad_() before it is used"
-        )
+    _check_requires_grad(t)
     host_for("a hook", t)
     node = node_of(t)
     if node is None:
@@ -70,6 +66,14 @@ def register_hook(t: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Removab
             meta.hooks = {}
         return RemovableHandle(meta.hooks, hook)
     return RemovableHandle(extra_of(node).tensor_hooks.setdefault(t.output_nr, {}), hook)
+
+
+def _check_requires_grad(t: Tensor) -> None:
+    if not t.requires_grad:
+        raise GradientError(
+            "cannot register a hook on a tensor that doesn't require gradient: write "
+            "x.requires_grad_() before it is used"
+        )
 
 
 def register_post_accumulate_grad_hook(
@@ -83,13 +87,12 @@ def register_post_accumulate_grad_hook(
 
     Source: ``torch.Tensor.register_post_accumulate_grad_hook``.
     """
-    if not t.requires_grad:
-        raise GradientError(
-            "cannot register a hook on a tensor that doesn't require gradient: write "
-            "x.requires_grad_() before it is used"
-        )
+    _check_requires_grad(t)
     if t.node is not None:
-        raise GradientError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        raise GradientError(
+            "post accumulate grad hooks cannot be registered on non-leaf tensors: write "
+            "x.register_hook(hook), which is given the gradient"
+        )
     host_for("a post accumulate grad hook", t)
     meta = meta_of(t)
     if meta.post_hooks is None:
@@ -106,7 +109,10 @@ def retain_grad(t: Tensor) -> None:
     Source: ``torch.Tensor.retain_grad``.
     """
     if not t.requires_grad:
-        raise GradientError("can't retain_grad on Tensor that has requires_grad=False")
+        raise GradientError(
+            "can't retain_grad on Tensor that has requires_grad=False: compute it from what requires grad, "
+            "outside of no_grad"
+        )
     node = node_of(t)
     if node is not None:
         meta_of(t).retains_grad = True
@@ -114,10 +120,6 @@ def retain_grad(t: Tensor) -> None:
 
 
 # What the engine calls
-
-
-def _level(node: Node) -> Any:
-    return ROOT if node.level is None else node.level
 
 
 def _name(hook: Callable[..., object]) -> str:
@@ -166,7 +168,7 @@ def call_tensor_hooks(
         meta = node.variable.meta
         if meta is None or not meta.hooks:
             return cotangents
-        return _after_hooks(meta.hooks, _of_tensor, node, cotangents[:1], create_graph)
+        return _through_hooks(meta.hooks, _of_tensor, node, cotangents[:1], create_graph)
     extra = node.extra
     if extra is None or not (extra.tensor_hooks or extra.retains):
         return cotangents
@@ -175,7 +177,7 @@ def call_tensor_hooks(
         if nr < len(values):
             if values[nr] is None and separates_outputs(node):
                 hooks = {k: h for k, h in hooks.items() if getattr(h, "counts", False)}
-            (values[nr],) = _after_hooks(hooks, _of_tensor, node, [values[nr]], create_graph)
+            (values[nr],) = _through_hooks(hooks, _of_tensor, node, [values[nr]], create_graph)
     for nr, ref in list(extra.retains.items()):
         t = ref()
         value = values[nr] if nr < len(values) else None
@@ -189,7 +191,7 @@ def call_pre_hooks(
 ) -> list[MaybeValue]:
     """The node's pre-hooks."""
     hooks = {} if node.extra is None else node.extra.pre_hooks
-    return _after_hooks(hooks, _before_node, node, cotangents, create_graph)
+    return _through_hooks(hooks, _before_node, node, cotangents, create_graph)
 
 
 def call_post_hooks(
@@ -197,7 +199,7 @@ def call_post_hooks(
 ) -> Sequence[MaybeValue]:
     """The node's post-hooks."""
     hooks = {} if node.extra is None else node.extra.post_hooks
-    return _after_hooks(hooks, _after_node, node, list(grads), create_graph, cotangents)
+    return _through_hooks(hooks, _after_node, node, list(grads), create_graph, cotangents)
 
 
 def _of_tensor(hook: Any, gs: Gradients, _: Gradients) -> Gradients:
@@ -213,7 +215,7 @@ def _after_node(hook: Any, gs: Gradients, others: Gradients) -> Gradients:
     return _replaced(hook, hook(gs, others), gs)
 
 
-def _after_hooks(
+def _through_hooks(
     hooks: dict[int, Any],
     call: Callable[[Any, Gradients, Gradients], Gradients],
     node: Node,
@@ -221,11 +223,11 @@ def _after_hooks(
     create_graph: bool,
     others: Sequence[MaybeValue] = (),
 ) -> list[MaybeValue]:
-    """What ``hooks`` make of gradients, by ``call(hook, values, others)``, one after the other."""
+    """Gradients, after each of ``hooks`` in turn has replaced them by ``call(hook, values, others)``."""
     if not hooks:
         return values
     host = host_for("a hook" if call is _of_tensor else "a hook on a node", node, running=True)
-    level, count = _level(node), len(values)
+    level, count = level_of(node), len(values)
     lifted = [None if v is None else level.lift(v) for v in (*values, *others)]
     given, beside = tuple(lifted[:count]), tuple(lifted[count:])
     for hook in list(hooks.values()):

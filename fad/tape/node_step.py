@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fad.core.casts import cast_to
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, outlived
+from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom
+from fad.core.tensor import Tensor, is_operand
 from fad.core.types import Array, MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import accumulate
-from fad.tape.edges import InputMetadata
+from fad.tape.edges import InputMetadata, sharding_of
 from fad.tape.graph import AccumulateGrad, Node, extra_of
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
 from fad.tape.recorded_node import RecordedNode, spread
-from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor
+from fad.tape.recorder import PrimitiveNode, as_tensor, level_of
 from fad.tape.saved import raise_released
 
 
@@ -89,43 +86,13 @@ def _run_by_hand(
             f"(expected {len(node.edges)}, got {len(grads)})"
         )
     for i, g in enumerate(grads):
-        if g is not None and not isinstance(g, _VALUES):
+        if g is not None and not is_operand(g):
             raise GradientError(
                 f"Function {node.name()} returned an invalid gradient at index {i} - got {describe(g)} "
                 "but expected a Tensor or None"
             )
     grads = [None if g is None else as_tensor(g) for g in grads]
     return grads if create_graph else [None if g is None else level.detach(g) for g in grads]
-
-
-_VALUES = (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)
-
-
-def level_of(node: Node) -> Any:
-    """The level of a node; one built by hand has that of what it leads to.
-
-    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
-    """
-    found = _known_level(node)
-    stack = [] if found is not None else [node]
-    while stack:
-        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
-        unknown = [n for n in nexts if _known_level(n) is None]
-        if unknown:
-            stack.extend(unknown)
-            continue
-        levels = [_known_level(n) for n in nexts]
-        found = extra_of(stack.pop()).level = max(
-            levels, key=operator.attrgetter("id"), default=ROOT
-        )
-    return found
-
-
-def _known_level(node: Node) -> Any:
-    """The level of a node, if it was recorded or was looked for before."""
-    if node.level is not None or node.extra is None:
-        return node.level
-    return node.extra.level
 
 
 def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
@@ -173,14 +140,10 @@ def _is_alike(g: Value, variable: Tensor) -> bool:
 
 def _placed(node: Node, i: int, g: Value, expected: InputMetadata) -> Value:
     """A gradient on the devices where it is expected; a scalar is sent there, as in PyTorch."""
-    value = outlived(bottom(g))
-    if (
-        expected.sharding is None
-        or not isinstance(value, jax.Array)
-        or isinstance(value, jax.core.Tracer)
-    ):
+    own = sharding_of(g)
+    if expected.sharding is None or own is None:
         return g
-    wanted, found = expected.sharding.device_set, value.sharding.device_set
+    wanted, found = expected.sharding.device_set, own.device_set
     if wanted == found:
         return g
     if g.shape == ():

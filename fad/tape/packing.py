@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fad.core.avals import aval_of
 from fad.core.casts import cast_to
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, state
+from fad.core.level import Level, bind, modes, state
 from fad.core.tensor import Tensor, meta_of, new_tensor
 from fad.core.types import Operand, PyTree, Value
 from fad.errors import GradientError, describe
@@ -179,11 +179,6 @@ def _quietly(level: Level, f: Callable[[Any], T], x: object) -> T:
 
     At a higher level ``x`` may be tracked by the levels below, which must see what the hook does.
     """
-    watermark, hooks = state.watermark, state.saved_hooks
-    state.saved_hooks = ()
-    if level.id == 0:
-        state.watermark = max(watermark, 0)
-    try:
+    watermark = max(state.watermark, 0) if level.id == 0 else state.watermark
+    with modes(watermark=watermark, saved_hooks=()):
         return f(x)
-    finally:
-        state.watermark, state.saved_hooks = watermark, hooks

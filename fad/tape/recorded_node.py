@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import jax
 
 from fad.core.borrowed import as_array
-from fad.core.level import outlived, state
+from fad.core.level import state
 from fad.core.observation import Observable
 from fad.core.replay_protocol import Part
-from fad.core.tensor import Tensor, bottom
+from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, Operand, Outputs
+from fad.tape.edges import sharding_of
 from fad.tape.graph import Node
 
 
@@ -43,11 +44,9 @@ class RecordedNode(Observable, Node):
 
     def _own_sharding(self) -> jax.sharding.Sharding | None:
         for value in self.saved_values():
-            value = outlived(bottom(value))
-            found = getattr(value, "sharding", None)
-            if found is not None and not isinstance(value, jax.core.Tracer):
-                result: jax.sharding.Sharding | None = found
-                return result
+            found = sharding_of(value)
+            if found is not None:
+                return found
         return None
 
     def saved_values(self) -> Sequence[MaybeValue]:

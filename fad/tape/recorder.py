@@ -6,6 +6,7 @@ dual or batched Tensor that requires grad is recorded at its level in the same w
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from fad.core.avals import SCALARS, VALUES, aval_of
 from fad.core.borrowed import as_array, copied
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import x64_enabled
-from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, state
+from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, outlived, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Deferred, seam
 from fad.core.tensor import Tensor, is_variable, new_tensor
@@ -25,7 +26,7 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
-from fad.tape.graph import Node, alias, current_edge, gradient_edge
+from fad.tape.graph import Node, alias, current_edge, extra_of, gradient_edge
 from fad.tape.recorded_node import node_name, spread
 from fad.tape.running import running
 from fad.tape.saved import keep_bases, versions_of
@@ -194,6 +195,11 @@ class RecordingLevel(Level):
             beside.append(a._aux if own else None)
         return values, beside, any([b is not None for b in beside])
 
+    def value_and_aux(self, x: Operand) -> tuple[Any, Any]:
+        """`unwrapped`, of one value that may have outlived its level."""
+        x = outlived(x)
+        return (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
+
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
         raise NotImplementedError
@@ -254,9 +260,6 @@ class GradLevel(RecordingLevel):
     def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
         return self.variable(parts[0]) if layout else new_tensor(parts[0], self)
 
-    def maker(self) -> Callable[[], Level]:
-        return GradLevel
-
     def variable(self, value: Value) -> Tensor:
         """A fresh input of this level, which requires grad."""
         t = new_tensor(value, self)
@@ -301,6 +304,9 @@ class RootLevel(GradLevel):
                 return new_tensor(out, self)
         return self._deferred(op, args)
 
+    def maker(self) -> Callable[[], Level]:
+        return GradLevel
+
     def _deferred(self, op: Any, args: Sequence[Operand]) -> Outputs:
         """`process`, for a step that may have a trace."""
         trace = state.__dict__.get("trace")
@@ -322,6 +328,33 @@ def as_tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     return new_tensor(x if isinstance(x, jax.Array) else as_array(x), ROOT)
+
+
+def level_of(node: Node) -> Any:
+    """The level of a node; one built by hand has that of what it leads to.
+
+    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
+    """
+    found = _known_level(node)
+    stack = [] if found is not None else [node]
+    while stack:
+        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
+        unknown = [n for n in nexts if _known_level(n) is None]
+        if unknown:
+            stack.extend(unknown)
+            continue
+        levels = [_known_level(n) for n in nexts]
+        found = extra_of(stack.pop()).level = max(
+            levels, key=operator.attrgetter("id"), default=ROOT
+        )
+    return found
+
+
+def _known_level(node: Node) -> Any:
+    """The level of a node, if it was recorded or was looked for before."""
+    if node.level is not None or node.extra is None:
+        return node.level
+    return node.extra.level
 
 
 def detached(level: Level, out: Outputs) -> Outputs:

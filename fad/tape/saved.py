@@ -21,11 +21,12 @@ from typing import Any, NoReturn
 import jax
 
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, outlived, state
+from fad.core.level import bind, modes, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Meta, Tensor, bottom, new_tensor, version_of
+from fad.core.tensor import Meta, Tensor, new_tensor, version_of
 from fad.core.types import Operand, Outputs, ViewLink
 from fad.errors import GradientError, describe
+from fad.tape.edges import sharding_of
 from fad.tape.graph import Node
 from fad.tape.packing import UNCHANGED
 
@@ -124,12 +125,8 @@ def allow_mutation_on_saved_tensors() -> Iterator[None]:
     >>> y.backward(); float(x.grad)
     4.0
     """
-    before = state.saved_hooks
-    state.saved_hooks = (*before, UNCHANGED)
-    try:
+    with modes(saved_hooks=(*state.saved_hooks, UNCHANGED)):
         yield
-    finally:
-        state.saved_hooks = before
 
 
 # Views
@@ -279,7 +276,7 @@ class save_on_cpu(saved_tensors_hooks):
     """A block in which saved values are kept in host memory, and copied back when they are needed.
 
     Arguments:
-        pin_memory: accepted for PyTorch's sake; JAX manages transfer buffers itself.
+        pin_memory, device_type: have no effect; PyTorch has them. JAX manages buffers of transfers itself.
 
     Source: ``torch.autograd.graph.save_on_cpu``.
 
@@ -297,22 +294,16 @@ class save_on_cpu(saved_tensors_hooks):
     def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
         cpu = jax.devices("cpu")[0]
 
-        def to_host(t: Tensor) -> tuple[Any, Tensor]:
+        def to_host(t: Tensor) -> tuple[object, Tensor]:
             placed: Tensor = t.to(cpu)  # type: ignore[attr-defined]
-            return _placement(t), placed
+            return sharding_of(t), placed
 
-        def back(packed: tuple[Any, Tensor]) -> Tensor:
+        def back(packed: tuple[object, Tensor]) -> Tensor:
             where, t = packed
             restored: Tensor = t if where is None else t.to(where)  # type: ignore[attr-defined]
             return restored
 
         super().__init__(to_host, back)
-
-
-def _placement(x: Any) -> object:
-    """Where a concrete value lives; None for a traced one."""
-    x = outlived(bottom(x))
-    return None if isinstance(x, jax.core.Tracer) else x.sharding
 
 
 @contextmanager
@@ -333,9 +324,5 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """
     if state.saved_hooks:
         raise GradientError(error_message)
-    before = state.saved_refused
-    state.saved_refused = error_message
-    try:
+    with modes(saved_refused=error_message):
         yield
-    finally:
-        state.saved_refused = before

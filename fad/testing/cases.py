@@ -212,6 +212,7 @@ class Subject:
             law = "well-formed" if law not in ("shapes", "broadcasting") else law
             if named and named.group(1) != "apply":
                 rule = named.group(1)
+            text = text.removeprefix(f"{self.name}.{rule}: ")  # the report begins with it
         else:
             text = f"it raised {type(error).__name__}: {text}"
         return Violation(

@@ -13,9 +13,9 @@ import numpy as np
 from fad.bridge.compilation import jit
 from fad.core import trees
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, outlived
+from fad.core.level import bind, layers
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, bottom
 from fad.errors import HostValueError
 from fad.testing.cases import (
     Case,
@@ -186,10 +186,7 @@ def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
             continue
         name = trees.tree_util.keystr(path).removeprefix("['").replace("']", "", 1)
         if isinstance(x, Tensor):
-            tracked, inside = False, outlived(x)
-            while isinstance(inside, Tensor):
-                tracked = tracked or inside.requires_grad
-                inside = inside.value
+            tracked, inside = any([t.requires_grad for t in layers(x)]), bottom(x)
             value = None if isinstance(inside, jax.core.Tracer) else np.asarray(inside)
         elif isinstance(x, (float, complex, np.ndarray, np.floating, np.complexfloating)):
             tracked, value = False, np.asarray(x)
@@ -428,11 +425,13 @@ def missing_sums(case: Case) -> Iterator[str]:
                 continue
             for i, (g, x) in enumerate(zip(found, other.xs, strict=True)):
                 if tuple(g.shape) != x.shape:
+                    where = f", in a call of the check with {label}" if label else ""
                     yield (
                         f"{s.name}.{call.rule}, {other.argument(i)}: the gradient has shape "
-                        f"{tuple(g.shape)}, and is summed to {x.shape}"
-                        f"{' with ' + label if label else ''}. Where forward broadcasts, the rule may sum "
-                        "over the broadcast dimensions itself."
+                        f"{tuple(g.shape)}, and is summed to {x.shape}, the shape of the argument, "
+                        f"as forward broadcasts it{where}. That gives the right gradient. A sum in the "
+                        "rule can be cheaper; if forward is not meant to broadcast, let it raise for "
+                        "such shapes."
                     )
                     return
 

@@ -20,7 +20,7 @@ from fad.tape.endpoints import as_list, edges_of, inputs_outside, roots_of
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import accumulator_of, gradient_edge
 from fad.tape.hooks import retain_grad
-from fad.tape.node_step import level_of
+from fad.tape.recorder import level_of
 from fad.tape.running import running
 
 Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
@@ -220,11 +220,17 @@ def grad(
     names = list(inputs) if isinstance(inputs, dict) else None
     outputs, inputs = as_list(outputs), as_list(inputs)
     if not inputs:
-        raise GradientError("autograd.grad(): `inputs` argument to `grad()` cannot be empty.")
+        raise GradientError(
+            "autograd.grad(): `inputs` argument to `grad()` cannot be empty: pass what to differentiate with "
+            "respect to"
+        )
     cts = None if grad_outputs is None else as_list(grad_outputs)
     if is_grads_batched:
         if cts is None:
-            raise GradientError("autograd.grad(): is_grads_batched=True needs grad_outputs")
+            raise GradientError(
+                "autograd.grad(): is_grads_batched=True needs grad_outputs: a cotangent for each output, "
+                "with a leading batch dimension"
+            )
         result = _batched_grad(outputs, inputs, cts, options)
     else:
         result = tuple(_grad(outputs, inputs, cts, options))

@@ -14,13 +14,14 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor, new_tensor, version_of
+from fad.core.tensor import Tensor, is_operand, new_tensor, version_of
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.batch import RANDOMNESS, BatchLevel
 from fad.transforms.boundary import (
     argument_names,
     check_callable,
+    check_chunk_size,
     check_written,
     enter,
     is_array,
@@ -98,10 +99,7 @@ def vmap(
         raise ArgumentError(
             f"vmap: randomness must be one of {', '.join(map(repr, RANDOMNESS))}, got {randomness!r}"
         )
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ArgumentError(
-            f"vmap: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
-        )
+    check_chunk_size(chunk_size, "vmap")
 
     @restores_modes
     @functools.wraps(f)
@@ -181,7 +179,7 @@ def vmap(
         if chunk_size is None or chunk_size >= size:
             outs, _, out_structure = run(values, size, 0)
         elif axis_name is not None:
-            raise ValueError(
+            raise ArgumentError(
                 f"vmap: chunk_size={chunk_size} splits the dimension {axis_name!r}, so that collectives "
                 "over it would see one chunk only. Leave out chunk_size or axis_name."
             )
@@ -297,12 +295,12 @@ def out_dim_of(out: PyTree, dim: PyTree, k: int) -> int | None:
         return None
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
         raise StructureError(f"vmap: out_dims entries must be ints or None, got {describe(dim)}")
-    if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+    if not is_operand(out):
         raise StructureError(
             f"vmap: output {k} of the mapped function must be an array, got {describe(out)}. Return "
             "arrays only: other results have no value for each lane."
         )
-    ndim = np.ndim(out) if not isinstance(out, Tensor) else out.ndim
+    ndim = np.ndim(out)
     if not -(ndim + 1) <= dim <= ndim:
         raise StructureError(
             f"vmap: out_dims {dim} is out of range for output {k}, which has {ndim} dimensions in "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
@@ -13,7 +14,7 @@ from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
 from fad.core.level import captured_by_jit, outlived
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor, is_operand, new_tensor
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
@@ -121,17 +122,24 @@ def differentiable_leaves(
 
 def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
     """`lower` of a value to be differentiated, after a check that it can be."""
-    if not isinstance(leaf, (Tensor, jax.Array, np.ndarray, np.generic, float, complex, int)):
+    if not is_operand(leaf):
         raise ArgumentError(
             f"{who}: {where} must be an array, got {describe(leaf)}. Only arrays can be "
             "differentiated: pass what is not an array as another argument."
         )
     value = lower(leaf)
     if not is_inexact(value.dtype):
-        convert = f"write {float(leaf)}" if isinstance(leaf, int) else "x.astype(float)"
+        convert = (
+            f"Convert it (write {float(leaf)}), or leave"
+            if isinstance(leaf, int)
+            else ("Convert it (x.astype(float)), or leave")
+        )
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+            convert = "A random key has no derivative: leave"
         raise ArgumentError(
             f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
-            f"{describe(leaf)}. Convert it ({convert}), or leave it out of what is differentiated."
+            f"{describe(leaf)}. {convert} it out: give {who} a function of what is "
+            "to be differentiated alone, as in lambda w: loss(w, labels)."
         )
     return value
 
@@ -236,12 +244,18 @@ def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> N
         raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}{called}")
 
 
+def check_chunk_size(chunk_size: object, who: str) -> None:
+    """Refuse chunks of no size."""
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
+        raise ArgumentError(
+            f"{who}: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
+        )
+
+
 def check_arrays(outs: Sequence[Value], who: str) -> None:
     """Refuse outputs of a transformed function that are no arrays."""
     for k, o in enumerate(outs):
-        if not isinstance(
-            o, (Tensor, jax.Array, np.ndarray, np.generic, bool, int, float, complex)
-        ):
+        if not is_operand(o):
             raise ArgumentError(
                 f"{who}: output {k} of the function must be an array, got {describe(o)}"
             )

@@ -35,6 +35,7 @@ from fad.core.level import (
     Level,
     bind,
     captured_by_jit,
+    layers,
     outlived,
     restores_modes,
     state,
@@ -53,6 +54,7 @@ from fad.levels.staged import call_with_bodies
 from fad.tape.captures import Captures
 from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel, RecordingLevel
+from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.transforms.boundary import enter, has_tensor, leave, lower, was_written
 from fad.views.addresses import place_of, stand_at
 from fad.views.stop_gradient import stopped
@@ -69,9 +71,18 @@ class WatchLevel(GradLevel):
     ``differentiated``: a backward pass that is not recorded has run at this level.
     ``recording``: the no_grad watermark outside, if that pass went on through the graph outside; else None.
     A later run records there too.
+    ``writes``: the body writes to Tensors of its own.
     """
 
-    __slots__ = ("captures", "differentiated", "first", "recording", "stand_ins", "stands")
+    __slots__ = (
+        "captures",
+        "differentiated",
+        "first",
+        "recording",
+        "stand_ins",
+        "stands",
+        "writes",
+    )
 
     kind = "checkpoint"
     runs_again = "checkpoint"
@@ -85,6 +96,7 @@ class WatchLevel(GradLevel):
         self.recording: int | None = None
         self.stand_ins: list[Tensor] = []
         self.differentiated = False
+        self.writes = False
 
     def __enter__(self) -> WatchLevel:
         if self.stands:
@@ -97,6 +109,9 @@ class WatchLevel(GradLevel):
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         return super().process(op, [self.own(a) for a in args])
+
+    def note_write(self) -> None:
+        self.writes = True
 
     def lift(self, x: Operand) -> Tensor:
         if not isinstance(x, Tensor) or x.level is not self:
@@ -175,6 +190,8 @@ class CheckpointRules(CallRules):
         requires: for each capture and operand, whether it requires grad inside.
         alone: only one level differentiates the call.
         recording: see `WatchLevel`.
+        writes: the same. The pass then uses what the second run saved, whatever that run writes to later: the
+            call is one operation, from outside of which no write is seen.
     """
 
     separates_outputs = True
@@ -186,12 +203,14 @@ class CheckpointRules(CallRules):
         requires: Sequence[bool],
         alone: bool,
         recording: int | None,
+        writes: bool,
     ) -> None:
         self.body = body
         self.count = count
         self.requires = requires
         self.alone = alone
         self.recording = recording
+        self.writes = writes
         self.name = "checkpoint"
         self.batches = batch_levels()
 
@@ -212,6 +231,15 @@ class CheckpointRules(CallRules):
         self, saved: Saved, cotangents: Sequence[MaybeValue], need: Sequence[bool]
     ) -> list[Any]:
         values = [_barrier(v) for v in saved.values]
+        if self.writes and not state.saved_hooks:  # what hooks have packed is not checked either
+            with allow_mutation_on_saved_tensors():
+                return self._pull(values, cotangents, need)
+        return self._pull(values, cotangents, need)
+
+    def _pull(
+        self, values: Sequence[Operand], cotangents: Sequence[MaybeValue], need: Sequence[bool]
+    ) -> list[MaybeValue]:
+        """The gradients of ``values``, by a run of the body whose graph is differentiated."""
         if not self.alone:
             return pull_through(self.forward, values, cotangents, need, GradLevel)
         wanted = [n and r for n, r in zip(need, self.requires, strict=True)]
@@ -328,7 +356,9 @@ def checkpoint(
                 )
             requires = [_requires(x) for x in every]
             known, template = split(out)
-            rules = CheckpointRules(body, len(captures), requires, alone, level.recording)
+            rules = CheckpointRules(
+                body, len(captures), requires, alone, level.recording, level.writes
+            )
             outs = list(bind(FunctionOp(rules, known=(known, template)), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
                 pairs = zip(known, outs, requires_grad, strict=True)
@@ -363,11 +393,9 @@ def _only_level(xs: Sequence[object]) -> Level | None:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
     found: set[Any] = set()
     for x in xs:
-        above = False
-        while isinstance(x, Tensor):
-            if x.requires_grad or (x.aux is not None and not x.level.maps):
-                found.add(None if above else x.level)
-            above, x = True, x.value
+        for depth, t in enumerate(layers(x)):
+            if t.requires_grad or (t.aux is not None and not t.level.maps):
+                found.add(None if depth else t.level)
     top = found.pop() if len(found) == 1 else None
     return top if top is not None and top.wraps else None
 
@@ -388,8 +416,5 @@ def _constant(x: Operand) -> Operand:
 
 def _is_tracked(x: object) -> bool:
     """Whether any level keeps something for ``x``."""
-    while isinstance(x, Tensor):
-        if x.requires_grad or x.aux is not None:
-            return True
-        x = x.value
-    return isinstance(x, jax.core.Tracer)
+    found = any([t.requires_grad or t.aux is not None for t in layers(x)])
+    return found or isinstance(bottom(x), jax.core.Tracer)

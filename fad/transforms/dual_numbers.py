@@ -7,14 +7,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-import jax
-import numpy as np
-
 from fad.core.blocks import BlockType
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, flush, last_level_id, outlived, state
 from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, is_operand
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
 from fad.levels.jvp import JvpLevel, switch
@@ -164,7 +161,7 @@ def make_dual(x: Any, tangent: MaybeValue, level: Level | None = None) -> Tensor
     6.0
     """
     dual = _level(level, "make_dual")
-    if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+    if not is_operand(x):
         raise ArgumentError(f"make_dual: the primal must be an array, got {describe(x)}")
     primal = outlived(x)
     primal = primal if isinstance(primal, Tensor) else lower(primal)

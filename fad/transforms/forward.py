@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.tree_util import PyTreeDef
 
 from fad.core import jaxapi, trees
@@ -15,8 +14,8 @@ from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, restores_modes
 from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor
-from fad.core.types import MaybeValue, PyTree, Value
+from fad.core.tensor import Tensor, is_operand
+from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import ZEROS_LIKE
@@ -101,19 +100,25 @@ def push_forward(
                 "inputs. This is not allowed with strict=True."
             )
     write_back_to(primals, changed, who)
-    out_t = [zeros_like(p) if t is None else t for p, t in result]
+    primals_out = [p for p, _ in result]
+    out_t = filled([t for _, t in result], primals_out)
     pair = (
-        leave(trees.unflatten(out_structure, [p for p, _ in result], like), tensors),
+        leave(trees.unflatten(out_structure, primals_out, like), tensors),
         leave(trees.unflatten(out_structure, out_t, like), tensors),
     )
     return (*pair, leave(aux, tensors)) if has_aux else pair
 
 
-def zeros_like(x: Value) -> Value:
+def zeros_like(x: Operand) -> Value:
     """Zeros with the shape and dtype of ``x``, at its levels."""
-    if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+    if not is_operand(x):
         raise ArgumentError(f"an output must be an array to have a tangent, got {describe(x)}")
     return bind(ZEROS_LIKE, (x if isinstance(x, Tensor) else jnp.asarray(x),))
+
+
+def filled(values: Sequence[MaybeValue], like: Sequence[Operand]) -> list[Value]:
+    """``values``, with zeros like those of ``like`` in the place of None."""
+    return [zeros_like(x) if v is None else v for v, x in zip(values, like, strict=True)]
 
 
 def tangent_leaves(
@@ -126,16 +131,13 @@ def tangent_leaves(
             f"{describe(primals)} and {describe(tangents)}. Write {who}(f, (x,), (t,))."
         )
     leaves, structure = trees.flatten(tuple(primals))
-    given, given_structure = jax.tree_util.tree_flatten(
-        tuple(tangents), is_leaf=lambda x: x is None or isinstance(x, Tensor)
-    )
+    given, given_structure = trees.flatten_with_none(tuple(tangents))
     if given_structure != structure:
-        matched = trees_with_none(structure, tuple(tangents), who)
-        given = matched
+        given = _leaves_with_none(structure, tuple(tangents), who)
     names = names_of(range(len(primals)), tuple(primals))
     values, directions = [], []
     for x, t, name in zip(leaves, given, names, strict=True):
-        if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+        if not is_operand(x):
             raise ArgumentError(f"{who}: {name} must be an array, got {describe(x)}")
         value = lower(x)
         values.append(value)
@@ -143,7 +145,7 @@ def tangent_leaves(
     return values, directions, structure
 
 
-def trees_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[MaybeValue]:
+def _leaves_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[MaybeValue]:
     """Tangent leaves where None stands for a whole subtree."""
     result: list[MaybeValue] = []
     skeleton = trees.unflatten(structure, list(range(structure.num_leaves)))
@@ -154,7 +156,7 @@ def trees_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[Ma
             ),
             tangents,
             skeleton,
-            is_leaf=lambda x: x is None or isinstance(x, Tensor),
+            is_leaf=trees.is_leaf_or_none,
         )
     except (ValueError, TypeError) as error:
         raise StructureError(
@@ -173,7 +175,7 @@ def tangent_of(primal: PyTree, tangent: PyTree, who: str, name: str) -> PyTree:
     dtype = getattr(tangent, "dtype", None)
     if dtype == jaxapi.float0:
         return None
-    if not isinstance(tangent, (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)):
+    if not is_operand(tangent):
         raise StructureError(
             f"{who}: the tangent of {name} must be an array, got {describe(tangent)}"
         )

@@ -22,11 +22,12 @@ from fad.core.types import Array, DType, MaybeValue, Operand, PyTree, Shape, Val
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
 from fad.levels.jvp import JvpLevel
-from fad.tape.engine import ZEROS_LIKE, pull_back
+from fad.tape.engine import pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
     check_arrays,
     check_callable,
+    check_chunk_size,
     differentiable_leaves,
     enter,
     has_tensor,
@@ -36,7 +37,7 @@ from fad.transforms.boundary import (
     substitute,
     with_aux,
 )
-from fad.transforms.forward import push_forward, tangent_leaves, zeros_like
+from fad.transforms.forward import filled, push_forward, tangent_leaves
 from fad.transforms.linearization import linearization_of
 from fad.transforms.reverse import gradient_function, pullback_of
 
@@ -126,10 +127,7 @@ def _rows(
         cts: list[MaybeValue] = [None] * len(outs)
         cts[k] = cotangents[0]
         grads = pull_back(outs, cts, variables, keep_graph=True)
-        return [
-            bind(ZEROS_LIKE, (v,)) if g is None else _conjugate(g)
-            for g, v in zip(grads, values, strict=True)
-        ]
+        return filled([g if g is None else _conjugate(g) for g in grads], values)
 
     rows: list[Value] = []
     for k, o in enumerate(outs):
@@ -188,7 +186,7 @@ def forward_jacobian(
                 check_arrays(outs, who)
                 found["like"] = trees.skeleton(out)
                 pairs = [level.unpack(o) for o in outs]
-            return [zeros_like(p) if t is None else t for p, t in pairs]
+            return filled([t for _, t in pairs], [p for p, _ in pairs])
 
         basis = basis_of(values)
         columns = _over_basis(push, basis, chunk_size, -1)
@@ -246,24 +244,50 @@ def hvp(
     Arguments:
         f: returns a real scalar.
         primals: a tuple with the arguments of ``f``.
-        tangents: a tuple of the same structure, the vector.
+        tangents: a tuple of the same structure, the vector. None stands for zero, and is the only tangent of
+            an argument with integers or bools.
 
     Returns:
-        ``(gradient, product)``, each a tuple like ``primals``; by forward over reverse.
+        ``(gradient, product)``, each a tuple like ``primals``, with None for an argument that has integers
+        or bools; by forward over reverse.
+
+    Raises:
+        StructureError: primals and tangents differ in structure, shape or dtype.
+        ArgumentError: all arguments have integers or bools.
 
     >>> import fad
     >>> g, hv = fad.hvp(lambda x: (x**3).sum(), (fad.numpy.array([1.0, 2.0]),),
     ...                 (fad.numpy.array([1.0, 0.0]),))
     >>> g[0].tolist(), hv[0].tolist()
     ([3.0, 12.0], [6.0, 0.0])
+    >>> w, k = fad.tensor([1.0, 2.0]), fad.tensor(1)  # k is an index, and has no derivative
+    >>> fad.hvp(lambda w, k: w[k] ** 3, (w, k), (w, None))[1]
+    (Tensor([ 0., 24.], dtype=float32), None)
     """
     if not isinstance(primals, (tuple, list)):
         raise ArgumentError(
             f"hvp: primals must be a tuple of arguments, got {describe(primals)}. "
             "Write hvp(f, (x,), (v,))."
         )
-    gradient = gradient_function(f, tuple(range(len(primals))), False, "hvp", False)
-    return push_forward(gradient, primals, tangents, False, "hvp")
+    every = range(len(primals))
+    left_out = [
+        k for k in every if _is_discrete(primals[k]) and tuple(tangents)[k : k + 1] == (None,)
+    ]
+    nums = [k for k in every if k not in left_out] or every
+    gradient = gradient_function(f, tuple(nums), False, "hvp", False)
+    both = push_forward(gradient, primals, tangents, False, "hvp")
+    if len(nums) == len(primals):
+        return both
+    of_gradient, of_product = [dict(zip(nums, part, strict=True)) for part in both]
+    return tuple(map(of_gradient.get, every)), tuple(map(of_product.get, every))
+
+
+def _is_discrete(argument: PyTree) -> bool:
+    """Whether there are integers or bools in it, which have no derivatives."""
+    leaves = trees.flatten(argument)[0]
+    return any(
+        [isinstance(x, int) or (hasattr(x, "dtype") and not is_inexact(x.dtype)) for x in leaves]
+    )
 
 
 def ggnvp(
@@ -313,9 +337,8 @@ def ggnvp(
                 "out, or convert it"
             )
     values, given, structure = tangent_leaves((params,), (v,), "ggnvp")
-    filled = [zeros_like(x) if t is None else t for x, t in zip(values, given, strict=True)]
     tensors = has_tensor((params, v))
-    (v,) = leave(trees.unflatten(structure, filled, (params,)), tensors)
+    (v,) = leave(trees.unflatten(structure, filled(given, values), (params,)), tensors)
     pushed, pull = pullback_of(push, (v,), False, "ggnvp", "ggnvp")
     gradient = gradient_function(loss, 0, False, "ggnvp", False)
     _, curved = push_forward(gradient, (outputs,), (pushed,), False, "ggnvp")
@@ -325,10 +348,7 @@ def ggnvp(
 def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object, who: str) -> None:
     """Refuse what is no function, and chunks of no size."""
     check_callable(f, who, argnums)
-    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
-        raise ArgumentError(
-            f"{who}: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
-        )
+    check_chunk_size(chunk_size, who)
 
 
 class _Differentiated:

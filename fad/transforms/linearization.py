@@ -19,7 +19,7 @@ from fad.transforms.boundary import (
     stand_for,
     with_aux,
 )
-from fad.transforms.forward import tangent_leaves, zeros_like
+from fad.transforms.forward import filled, tangent_leaves
 
 
 class LinearizeLevel(RecordingLevel):
@@ -44,19 +44,11 @@ class LinearizeLevel(RecordingLevel):
         return new_tensor(value, self, self.count - 1)
 
     def evaluate(self, op: Any, args: Sequence[PyTree]) -> Outputs:
-        primals: list[Value] = []
-        numbers: list[int | None] = []
-        for a in args:
-            if isinstance(a, Tensor) and a.level is self:
-                primals.append(a.value)
-                numbers.append(a.aux)
-            else:
-                primals.append(a)
-                numbers.append(None)
-        mask = tuple([n is not None for n in numbers])
-        if not any(mask):
-            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+        primals, numbers, some = self.unwrapped(args)
         out = bind(op, primals)
+        if not some:
+            return map_tensors(lambda o: new_tensor(o, self), out)
+        mask = tuple([n is not None for n in numbers])
         outs = out if type(out) is tuple else (out,)
         tangent, operands, differentiable = op.linear(mask, primals, outs)
         results: list[Tensor] = []
@@ -120,20 +112,13 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
         outs, out_structure = trees.flatten(out)
         check_arrays(outs, who)
         like = trees.skeleton(out)
-        numbers = [
-            o.aux if isinstance(o := outlived(x), Tensor) and o.level is level else None
-            for x in outs
-        ]
+        numbers = [level.value_and_aux(o)[1] for o in outs]
     results = [outlived(o) for o in outs]
 
     def jvp_fn(*tangents: PyTree) -> PyTree:
         _, directions, _ = tangent_leaves(primals, tangents, "jvp_fn")
-        known = level.push(
-            [zeros_like(v) if t is None else t for v, t in zip(values, directions, strict=True)]
-        )
-        out_t = [
-            zeros_like(r) if n is None else known[n] for n, r in zip(numbers, results, strict=True)
-        ]
+        known = level.push(filled(directions, values))
+        out_t = filled([None if n is None else known[n] for n in numbers], results)
         return leave(trees.unflatten(out_structure, out_t, like), tensors or has_tensor(tangents))
 
     result = leave(trees.unflatten(out_structure, results, like), tensors)

@@ -34,6 +34,7 @@ from fad.transforms.boundary import (
     substitute,
     with_aux,
 )
+from fad.transforms.forward import filled
 
 WITH_AUX = ("grad", "value_and_grad", "grad_and_value")  # these take has_aux
 
@@ -233,10 +234,8 @@ def pullback_of(
     def vjp_fn(cotangent: PyTree) -> PyTree:
         cts = cotangent_leaves(cotangent, out_structure, avals, pull)
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
-        grads = [
-            bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in zip(grads, values, strict=True)
-        ]
-        return leave(trees.unflatten(structure, grads, like), tensors or has_tensor(cotangent))
+        found = filled(grads, values)
+        return leave(trees.unflatten(structure, found, like), tensors or has_tensor(cotangent))
 
     result = leave(out, tensors)
     return (result, vjp_fn, leave(aux, tensors)) if has_aux else (result, vjp_fn)
@@ -257,9 +256,7 @@ def cotangent_leaves(
     who: str,
 ) -> list[MaybeValue]:
     """The leaves of a cotangent, checked against the output; None is zero."""
-    leaves, given = jax.tree_util.tree_flatten(
-        cotangent, is_leaf=lambda x: x is None or isinstance(x, Tensor)
-    )
+    leaves, given = trees.flatten_with_none(cotangent)
     skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
     expected: PyTreeDef = jax.tree_util.tree_structure(skeleton)
     if given != expected:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,7 +12,7 @@ from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.level import restores_modes
 from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor
+from fad.core.tensor import is_operand
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, StructureError, describe
 from fad.levels.jet import JetLevel, scaled
@@ -28,8 +27,6 @@ from fad.transforms.boundary import (
     write_back_to,
 )
 from fad.transforms.forward import tangent_of, zeros_like
-
-_ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic, float, int, complex)
 
 
 def jet(
@@ -122,7 +119,7 @@ def derivatives(
     check_callable(f, "derivatives")
     if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order < 0:
         raise ArgumentError(f"derivatives: order must be an int, at least 0, got {describe(order)}")
-    if not isinstance(x, _ARRAYS):
+    if not is_operand(x):
         raise ArgumentError(
             f"derivatives: x must be an array, got {describe(x)}. For a function of several arrays, "
             "write fad.jet(f, primals, series)."
@@ -163,7 +160,7 @@ def _leaves(
     values: list[Value] = []
     curves: list[tuple[Value, ...]] = []
     for x, terms, name in zip(leaves, lists, names, strict=True):
-        if not isinstance(x, _ARRAYS):
+        if not is_operand(x):
             raise ArgumentError(f"{who}: {name} must be an array, got {describe(x)}")
         value = lower(x)
         values.append(value)

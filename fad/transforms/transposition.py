@@ -21,7 +21,7 @@ from fad.core.jaxprs import bind_jaxpr, with_programs
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.types import Atom, Aval, JaxBody, JaxEquation, Outputs, PyTree, Value
-from fad.errors import ArgumentError, GradientError, StructureError, describe
+from fad.errors import ArgumentError, FadError, GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave, lower
 
@@ -41,7 +41,8 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
         argument. Nothing is conjugated.
 
     Raises:
-        GradientError: f is not linear in its arguments.
+        GradientError: f is not linear in its arguments, or runs on the host (`from_torch`), where that is not
+            known: `vjp` transposes what is.
         StructureError: a cotangent is not of the structure, shape and dtype of f's result.
 
     Source: ``jax.linear_transpose``.
@@ -72,9 +73,13 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     transposed = _transposed(primitive, len(captures), tuple(structs))
     try:
         jax.eval_shape(transposed.flat, *map(aval_of, captures), *expected)
-    except (NotImplementedError, AssertionError, TypeError) as error:
+    except (NotImplementedError, AssertionError, TypeError, ValueError) as error:
+        if isinstance(error, FadError):
+            raise
         raise GradientError(
-            f"linear_transpose: the function is not linear in its arguments ({error})"
+            f"linear_transpose: the function is not linear in its arguments, or not known to be ({error}). "
+            "If it is, its transpose is the pullback at any point: write fad.vjp(f, *args)[1], which "
+            "conjugates complex cotangents"
         ) from error
 
     def function(cotangent: PyTree) -> PyTree:

@@ -8,9 +8,18 @@ from typing import Any
 import jax
 
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, bodies, captured_by_jit, constants, flush, outlived, state
+from fad.core.level import (
+    bind,
+    bodies,
+    captured_by_jit,
+    constants,
+    flush,
+    layers,
+    outlived,
+    state,
+)
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, current_node, new_tensor
+from fad.core.tensor import Storage, Tensor, bottom, current_node, new_tensor
 from fad.core.types import Value
 from fad.errors import GradientError
 from fad.tape.anomaly import mode as anomaly
@@ -194,12 +203,8 @@ def _is_plain(t: Tensor) -> bool:
     """Whether no level keeps a history or tangent for an alias, so that it can be of any level."""
     if t._requires_grad or not (t._level is ROOT or t._aux is None):
         return False
-    t = outlived(t._value)
-    while isinstance(t, Tensor):
-        if t.requires_grad or t.aux is not None:
-            return False
-        t = outlived(t.value)
-    return not isinstance(t, jax.core.Tracer)
+    tracked = any([x.requires_grad or x.aux is not None for x in layers(t._value)])
+    return not tracked and not isinstance(bottom(t._value), jax.core.Tracer)
 
 
 # Tensors that are only values
@@ -255,8 +260,8 @@ def set_value(t: Tensor, new: Tensor) -> None:
     t._lazy = None
 
 
-def tell_nodes(t: Tensor, storage: Storage, version: int) -> None:
-    """Tell the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
+def note_written_outputs(t: Tensor, storage: Storage, version: int) -> None:
+    """Note at the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
     for own in (t, *[p() for p in storage.peers]):
         node = None if own is None else current_node(own)
         if isinstance(node, RecordedNode):

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 
 from fad.core import jaxapi
-from fad.core.level import bind, outlived
+from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import bottom
 from fad.core.types import Array, ArrayFunction, Operand, Value
 
 
@@ -29,7 +29,7 @@ class Write(enum.Enum):
     FUNCTION = "function"
 
 
-BROADCAST = Write.BROADCAST  # to look a member of an Enum up takes longer
+BROADCAST = Write.BROADCAST  # a look-up in the Enum takes longer
 _view_primitives: weakref.WeakSet[Primitive] = weakref.WeakSet()
 
 
@@ -158,11 +158,3 @@ def replay(base: Value, chain: Sequence[Step]) -> Any:
         with jax.ensure_compile_time_eval():
             return bind(forward, [base, *numbers])
     return bind(forward, [base, *numbers])
-
-
-def bottom(x: object) -> Any:
-    """The array (or JAX tracer) inside all the levels of ``x``; a batched one with its batch."""
-    x = outlived(x)
-    while isinstance(x, Tensor):
-        x = outlived(x.value)
-    return x

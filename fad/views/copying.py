@@ -25,7 +25,13 @@ from fad.views.chains import IDENTITY, Step
 from fad.views.duals import DualLink, link_dual
 from fad.views.make_view import bind_view, detach
 
-CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), deferrable=True)
+_CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), deferrable=True)
+
+
+def clone(t: Tensor) -> Tensor:
+    """A copy with the same history."""
+    found: Tensor = bind(_CLONE, (t,))
+    return found
 
 
 def shallow_copy(t: Tensor) -> Tensor:
@@ -45,7 +51,7 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
         GradientError: the Tensor has a history, which cannot be copied.
     """
     if t.level is not ROOT or captured_by_jit(t):
-        return as_tensor(bind(CLONE, (t,)))
+        return as_tensor(clone(t))
     requires_grad = t.requires_grad
     if current_node(t) is not None:
         raise GradientError(

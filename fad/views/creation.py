@@ -17,7 +17,7 @@ class Creation(enum.Enum):
     FUNCTION = "function"
 
 
-DEFAULT = Creation.DEFAULT  # to look a member of an Enum up takes longer
+DEFAULT = Creation.DEFAULT  # a look-up in the Enum takes longer
 
 
 def forbidden(t: Tensor, creation: Creation, output_nr: int, indirect: bool) -> str:

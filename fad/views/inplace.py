@@ -29,13 +29,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fad.core.avals import VALUES
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, flush, outlived, state
+from fad.core.level import Level, bind, flush, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
@@ -48,18 +47,18 @@ from fad.views.aliases import (
     has_only_values,
     link_of,
     move_retained,
+    note_written_outputs,
     only_value,
     set_state,
     set_value,
     snapshot,
-    tell_nodes,
 )
 from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
 from fad.views.creation import DEFAULT, forbidden
 from fad.views.duals import DualLink
 from fad.views.indexing import step_of
-from fad.views.masked_parts import MaskedPart, masked_part
-from fad.views.pytree import TrackedTensor
+from fad.views.masked_parts import MaskedPart, is_mask, masked_part
+from fad.views.pytree import original
 from fad.views.stop_gradient import stopped
 from fad.views.unrecorded_writes import with_history
 from fad.views.write_back import overlaps
@@ -85,8 +84,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
     """
     t, *rest = args
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     link, who = _link(t), f"{primitive.name}_"
     if link is None:
         return _write(t, None, whole_write(primitive), [t], rest, who)
@@ -99,8 +97,7 @@ def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_
 
     ``new`` is broadcast to the shape, and converted to the dtype. Errors are those of `write`.
     """
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     link = _link(t)
     base = t if link is None else _base_of(link)
     if step is not None:
@@ -115,8 +112,7 @@ def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_
 
 def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
     """Overwrite ``t`` from ``new``, a fresh result that nothing else refers to; errors as `write`."""
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     if _link(t) is not None or new.shape != t.shape or new.dtype != t.dtype:
         return replace(t, new, who=who)
     _check(t, None, (new,), who)
@@ -134,13 +130,10 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
             set_value(t, new_tensor(value, ROOT))
             storage.version += 1
         return
-    watermark = state.watermark
-    if level is ROOT:  # at other levels, those below record what is written
-        state.watermark = max(watermark, ROOT.id)
-    try:
+    # At other levels than that of the tape, those below record what is written.
+    watermark = max(state.watermark, ROOT.id) if level is ROOT else state.watermark
+    with modes(watermark=watermark):
         overwrite_from(t, level.lift(value), "accumulating into .grad")
-    finally:
-        state.watermark = watermark
 
 
 AccumulateGrad.write = staticmethod(write_value)
@@ -161,7 +154,8 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     """
     if isinstance(value, (np.ndarray, np.generic)):
         value = as_array(value)
-    if _is_mask(index) and type(value) is not MaskedPart and np.ndim(value) == 0:
+    may_be_mask = type(index) not in _NO_MASKS and type(value) is not MaskedPart
+    if may_be_mask and is_mask(index) and np.ndim(value) == 0:
         mask = as_tensor(index)
         if mask.shape != x.shape[: mask.ndim]:
             raise IndexError(
@@ -169,8 +163,7 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
             )
         write(MASKED_FILL, [x, mask, value])
         return
-    if type(x) is TrackedTensor:
-        x = x.origin
+    x = original(x)
     try:
         step = step_of(x, index)
     except HostValueError as error:
@@ -186,14 +179,7 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     replace(x, value, step, "x[i] = v")
 
 
-_NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices
-
-
-def _is_mask(index: PyTree) -> bool:
-    """Whether an index is one bool array, which also serves without concrete values."""
-    if type(index) in _NO_MASKS:
-        return False
-    return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
+_NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices: `isinstance` takes longer
 
 
 def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
@@ -256,6 +242,7 @@ def _check(
             "the operation."
         )
     for level in state.levels:
+        level.note_write()
         if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
@@ -441,7 +428,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
             fresh = bind(copy_write(form_of(chain)), [data, *numbers_of(chain), fresh])
         data = fresh
     version = storage.version + 1
-    tell_nodes(root, storage, version)
+    note_written_outputs(root, storage, version)
     if new.level is root.level and new.level.id <= state.watermark:
         set_value(root, new if new.level is ROOT else with_history(new, root))
     else:
@@ -461,19 +448,12 @@ def _refuse_captured(root: Tensor, new: Any) -> None:
     """Refuse lanes of a vmap in a Tensor that was there before the vmap."""
     if new.level is ROOT:
         return
-    own: list[Any] = []
-    x: Any = root
-    while isinstance(x, Tensor):
-        own.append(x.level)
-        x = outlived(x.value)
-    x = new
-    while isinstance(x, Tensor):
+    own = [x.level for x in layers(root)]
+    for x in layers(new):
         level = x.level
-        batched = level.batch_dim(x) is not None
-        if batched and level.id > root.born and level not in own:
+        if level.batch_dim(x) is not None and level.id > root.born and level not in own:
             raise LevelError(
                 f"vmap: a value that differs between lanes ({describe(new)}) was written into a Tensor "
                 f"({describe(root)}) captured from outside of the mapped function, which has one "
                 "value for all lanes: pass that Tensor as a mapped argument, or make it inside"
             )
-        x = outlived(x.value)

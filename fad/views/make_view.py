@@ -19,7 +19,7 @@ from fad.views.addresses import Test, gives_view, origin
 from fad.views.aliases import Link, has_only_values, link_of, only_value, set_state
 from fad.views.chains import IDENTITY, Step, Write, same_chain, view_op
 from fad.views.creation import DEFAULT, Creation
-from fad.views.pytree import TrackedTensor
+from fad.views.pytree import original
 from fad.views.stop_gradient import stopped
 
 
@@ -29,8 +29,7 @@ def attach(
     """Make ``out``, a fresh Tensor that ``step`` made of ``x``, a view of it."""
     if not isinstance(out, Tensor):
         return out
-    if type(x) is TrackedTensor:
-        x = x.origin
+    x = original(x)
     storage = storage_of(x)
     own: Any = x.meta
     meta = out.meta
@@ -119,8 +118,7 @@ def attach_chain(out: Value, x: Tensor, chain: Sequence[Step], nr: int) -> Outpu
 
 def detach(x: Tensor) -> Tensor:
     """A Tensor with the value of ``x`` and no history, which shares its storage and version."""
-    if type(x) is TrackedTensor:
-        x = x.origin
+    x = original(x)
     out: Tensor = stopped(x)
     attach_peer(out, x, ())
     out.meta.link.detached = True  # type: ignore[union-attr]
@@ -129,8 +127,7 @@ def detach(x: Tensor) -> Tensor:
 
 def attach_peer(out: Tensor, x: Tensor, chain: tuple[Step, ...]) -> None:
     """Make ``out``, a fresh Tensor, share the storage of the view of ``x`` that ``chain`` makes."""
-    if type(x) is TrackedTensor:
-        x = x.origin
+    x = original(x)
     storage = storage_of(x)
     root, before = origin(x)
     if storage.data is None:

@@ -206,7 +206,7 @@ def masked_part(x: Tensor, index: PyTree, error: HostValueError) -> tuple[Tensor
     """
     entries = list(index) if isinstance(index, tuple) else [index]
     others = [k for k, e in enumerate(entries) if not _is_basic(e)]
-    if len(others) != 1 or not _is_mask(entries[others[0]]):
+    if len(others) != 1 or not is_mask(entries[others[0]]):
         raise error
     given = entries[others[0]]
     mask, view = as_tensor(given), x
@@ -234,5 +234,6 @@ def _is_basic(e: object) -> bool:
     return e is None or e is Ellipsis or type(e) in (int, slice) or isinstance(e, np.integer)
 
 
-def _is_mask(e: object) -> bool:
+def is_mask(e: object) -> bool:
+    """Whether an index is one bool array, which also serves without concrete values."""
     return isinstance(e, (Tensor, jax.Array, np.ndarray)) and e.dtype == bool

@@ -33,9 +33,13 @@ from fad.tape.recorder import ROOT
 
 
 class _Flattening(threading.local):
-    """``check``: called where JAX flattens views, and other Tensors that are more than an array."""
+    """``check``: called where JAX flattens views, and other Tensors that are more than an array.
+
+    ``made``: where it is a list, the Tensors that JAX has made since, of what took the place of an array.
+    """
 
     check: Callable[[Tensor], None] | None = None
+    made: list[Tensor] | None = None
 
 
 flattening = _Flattening()
@@ -70,6 +74,11 @@ class TrackedTensor(Tensor):
     _requires_grad = _of_origin("_requires_grad")
     _output_nr = _of_origin("_output_nr")
     _node = _of_origin("_node", _node_of)
+
+
+def original(t: Tensor) -> Tensor:
+    """``t`` itself; for a `TrackedTensor` the Tensor that was flattened."""
+    return t.origin if type(t) is TrackedTensor else t
 
 
 def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
@@ -107,7 +116,12 @@ def _unflatten_tensor(_: None, children: tuple[Any]) -> Tensor:
         return child.origin
     if isinstance(child, (np.ndarray, np.generic)) and _is_numeric(child.dtype):
         return new_tensor(as_array(child), ROOT)  # a function of NumPy was mapped over the tree
-    return child if isinstance(child, Tensor) else new_tensor(child, ROOT)
+    if isinstance(child, Tensor):
+        return child
+    t = new_tensor(child, ROOT)
+    if flattening.made is not None:
+        flattening.made.append(t)
+    return t
 
 
 jax.tree_util.register_pytree_node(Tensor, _flatten_tensor, _unflatten_tensor)

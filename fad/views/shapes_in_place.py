@@ -8,10 +8,10 @@ from typing import Any
 
 from fad.core.tensor import Tensor, current_node, meta_of, new_tensor, storage_of
 from fad.tape.graph import alias
-from fad.views.aliases import Link, link_of, tell_nodes
+from fad.views.aliases import Link, link_of, note_written_outputs
 from fad.views.creation import DEFAULT
 from fad.views.inplace import check_writable
-from fad.views.pytree import TrackedTensor
+from fad.views.pytree import original
 
 _NEVER = -(2**63)  # a version that no storage has
 
@@ -26,8 +26,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
         GradientError, LevelError: as for a write, see `fad.views.inplace.write`.
         ValueError: from ``view``.
     """
-    if type(t) is TrackedTensor:
-        t = t.origin
+    t = original(t)
     check_writable(t, who, elements=False)
     storage = storage_of(t)
     with storage.lock:
@@ -40,7 +39,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
         else:  # the history of before goes on, whatever the grad mode is
             link.creation = old.creation
         meta = meta_of(t)
-        tell_nodes(t, storage, storage.version + 1)
+        note_written_outputs(t, storage, storage.version + 1)
         storage.version += 1
         link.seen = _NEVER
         meta.link = link

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fad.core.level import outlived, state
+from fad.core.level import modes, outlived
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Value
 from fad.levels.batch import broadcast, move_axis
@@ -30,11 +30,7 @@ def _with_lanes(value: Value, dim: int | None, new: Tensor) -> Value:
     """``value``, batched along ``dim``, with its lanes where those of ``new`` are; recorded as ever."""
     if dim == new.aux or new.aux is None:
         return value
-    before = (state.watermark, state.base_watermark)
-    state.watermark = state.base_watermark = -1
-    try:
+    with modes(watermark=-1, base_watermark=-1):
         if dim is None:
             return broadcast(value, new.level.batch_size, new.aux)  # type: ignore[attr-defined]
         return move_axis(value, dim, new.aux)
-    finally:
-        state.watermark, state.base_watermark = before

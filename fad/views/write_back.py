@@ -13,9 +13,10 @@ import numpy as np
 from fad.core.jaxapi import parameters
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.primitive import Primitive
+from fad.core.tensor import bottom
 from fad.core.types import Array, DType, JaxBody, JaxEquation, Operand, Value
 from fad.errors import ArgumentError
-from fad.views.chains import Step, ViewOp, Write, bottom, chain_forward
+from fad.views.chains import Step, ViewOp, Write, chain_forward
 
 
 def chain_put(

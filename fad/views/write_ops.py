@@ -260,7 +260,7 @@ def _copied(view: Any, v: Any) -> Any:
     if v is None:
         raise ArgumentError("None was written into a Tensor: write a number or an array")
     v = jnp.asarray(v)
-    if v.dtype.kind == "c" and view.dtype.kind != "c":
+    if jnp.iscomplexobj(v) and not jnp.issubdtype(view.dtype, np.complexfloating):
         raise ArgumentError(
             f"a value of dtype {v.dtype} was written into a Tensor of dtype {view.dtype}, which would "
             "drop the imaginary part: write v.real"

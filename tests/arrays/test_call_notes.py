@@ -35,6 +35,7 @@ X = fad.tensor([1.0, 2.0])
         (lambda: fnp.put(X, [0], 2.0), "write x.put_(indices, values)"),
         (lambda: fnp.place(X, X > 1.0, fnp.ones(1)), "write x[mask] = values"),
         (lambda: fnp.add.at(X, fnp.array([0]), 1.0), "write x.index_put_((indices,), values, acc"),
+        (lambda: fad.random.key(1.5), "a seed is one integer: write fad.random.key(0)"),
         (lambda: fad.random.normal((3,)), "write fad.random.normal(fad.random.key(0), ...)"),
     ],
 )
@@ -52,6 +53,14 @@ def test_a_call_that_was_right_before_is_named_too() -> None:
     assert found.startswith(
         "in fad.numpy.add(Tensor float32[2], Tensor float32[3]): shapes are compared"
     )
+
+
+def test_an_array_of_keys_and_a_key_in_the_wrong_place() -> None:
+    key = fad.random.key(0)
+    (found,) = notes(lambda: fad.random.normal(fad.random.split(key, 3)))
+    assert "for an array of keys write fad.vmap(fad.random.normal)(keys)" in found
+    (found,) = notes(lambda: fad.random.normal((3,), key))
+    assert "write fad.random.normal(fad.random.key(0), ...)" in found
 
 
 def test_errors_of_the_user_and_of_fad_are_left_alone() -> None:

@@ -315,3 +315,36 @@ def test_gradients_reach_what_bodies_close_over(body: Body) -> None:
     np.testing.assert_allclose(
         np.asarray(fad.grad(total(fad))(V)), np.asarray(expected), rtol=2e-3, atol=2e-4
     )
+
+
+STARTS: dict[str, Callable[[float], Any]] = {
+    "float": float,
+    "numpy": np.float32,
+    "jax": jnp.float32,
+    "tensor": fad.tensor,
+}
+
+
+@pytest.mark.parametrize("of", STARTS)
+@pytest.mark.parametrize("name", ["add", "max", "min"])
+def test_windows_have_the_derivatives_that_jax_knows(name: str, of: str) -> None:
+    start = {"add": 0.0, "max": -np.inf, "min": np.inf}[name]
+
+    def pooled(module: Any, start: Any) -> Fn:
+        def f(x: Any) -> Any:
+            window = ((2,), (1,), "SAME")
+            return (
+                module.lax.reduce_window(x, start, getattr(module.lax, name), *window) ** 2
+            ).sum()
+
+        return f
+
+    x = jnp.array([1.0, 3.0, 2.0, 3.0])
+    f, oracle = pooled(fad, STARTS[of](start)), pooled(jax, start)
+    assert_close(f(x), oracle(x))
+    assert isinstance(f(x), fad.Tensor) == (of == "tensor")
+    assert_close(fad.grad(f)(x), jax.grad(oracle)(x))
+    assert_close(fad.vmap(fad.hessian(f))(x[None]), jax.vmap(jax.hessian(oracle))(x[None]))
+    assert_close(fad.jvp(f, (x,), (x,)), jax.jvp(oracle, (x,), (x,)))
+    if of != "tensor":  # which a compiled function reads at each call
+        assert_close(fad.jit(fad.grad(f))(x), jax.grad(oracle)(x))

@@ -139,6 +139,8 @@ SMOOTH_AT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[flo
     "huge / x": (lambda x: HUGE / x, lambda x: mp.mpf(HUGE) / x, (3e190, 2.0)),
     "arcsinh": (fnp.arcsinh, mp.asinh, (0.0, 1.0, -3.0, 1e170)),
     "arccosh": (fnp.arccosh, mp.acosh, (1.5, 1e170)),
+    "lax.asinh": (fad.lax.asinh, mp.asinh, (0.0, 1.0, -3.0, 1e170)),
+    "lax.acosh": (fad.lax.acosh, mp.acosh, (1.5, 1e170)),
     "ldexp": (lambda x: fnp.ldexp(x, 1), lambda x: 2 * x, (0.0, 3.0)),
     "gelu": (
         fad.nn.gelu,
@@ -401,6 +403,18 @@ def test_weights_of_zero_in_logsumexp() -> None:
     total = np.sum(b * np.exp(a))
     np.testing.assert_allclose(by_a, b * np.exp(a) / total, rtol=1e-5)
     np.testing.assert_allclose(by_b, np.exp(a) / total, rtol=1e-5)
+
+
+@pytest.mark.parametrize("f", [fnp.arccosh, fad.lax.acosh])
+def test_the_inverse_hyperbolic_cosine_is_right_in_the_whole_complex_plane(f: Any) -> None:
+    with jax.enable_x64(True):
+        z = jnp.array([2 + 1j, -2 + 1j, -2 - 1j, 0.5 - 0.3j, -0.5 + 0.3j, -0.1 - 2j])
+        slope = 1 / np.sqrt(np.array(z) - 1) / np.sqrt(np.array(z) + 1)
+        first = lambda z: fad.jvp(f, (z,), (jnp.ones_like(z),))[1]
+        np.testing.assert_allclose(first(z), slope)
+        second = fad.jvp(first, (z,), (jnp.ones_like(z),))[1]
+        np.testing.assert_allclose(second, -z * slope**3)
+        np.testing.assert_allclose(fad.grad(lambda z: fnp.real(f(z)).sum())(z), slope.conj())
 
 
 def test_signs_of_complex_numbers_turn() -> None:

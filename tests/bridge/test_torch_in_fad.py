@@ -14,7 +14,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.errors import ArgumentError, StructureError
+from fad.errors import ArgumentError, GradientError, StructureError
 from fad.testing import gradcheck, gradgradcheck
 
 
@@ -263,3 +263,19 @@ def test_shapes_that_depend_on_numbers_are_refused(torch):
     assert f(jnp.ones(3)).shape == (3,)
     with pytest.raises(StructureError, match="shapes must not depend on numbers"):
         f(-jnp.ones(3))
+
+
+def test_linear_transpose_says_to_take_the_pullback(torch):
+    """What PyTorch computes is not known to be linear; the pullback is the transpose of what is."""
+    matrix = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64)
+    f = fad.from_torch(lambda x: matrix @ x)
+    x, g = jnp.zeros(2), jnp.array([1.0, -1.0, 2.0])
+    for transpose in (jax.linear_transpose, fad.linear_transpose):
+        for body in (f, lambda x: f(x) * 2.0 + f(x)):
+            with pytest.raises(
+                GradientError, match=r"linear_transpose: .*host.*write jax.vjp\(f, \*args\)"
+            ):
+                transpose(body, x)(g)
+    expected = matrix.numpy().T @ np.asarray(g)
+    np.testing.assert_allclose(jax.vjp(f, x)[1](g)[0], expected)
+    np.testing.assert_allclose(fad.vjp(f, x)[1](g)[0], expected)

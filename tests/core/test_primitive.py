@@ -16,6 +16,7 @@ from helpers import assert_close
 import fad
 from fad.core.level import bind
 from fad.core.primitive import Primitive, forget_shapes
+from fad.levels.batch import BatchLevel
 
 X = jnp.array([0.3, -0.8, 1.2])
 Y = jnp.array([1.5, 2.0, -1.0])
@@ -97,6 +98,15 @@ def test_integer_outputs_have_no_tangent(primitive: Primitive) -> None:
     assert [t is None for t in tangents] == [False, True, False]
     assert_close(outs, tuple(jax.tree.leaves(f(X, Y))))
     assert primitive.differentiable_outputs((True, False), outs) == (True, False, True)
+
+
+def test_a_batch_of_tangents_is_another_than_a_batch() -> None:
+    primal, tangents = jnp.float32(0.5), jnp.arange(3.0)
+    jvp = Primitive("sin", jnp.sin)._derive_jvp((True,), outputs=True)
+    with BatchLevel(3) as level:
+        shared, moved = jvp.batch_tangents([primal, tangents], (None, 0), level)[0]
+        assert (shared.shape, moved.shape) == ((), (3,))
+        assert [o.shape for o in jvp.batch([primal, tangents], (None, 0), level)] == [(3,), (3,)]
 
 
 def test_shapes_can_be_forgotten(primitive: Primitive) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fad
+import fad.numpy as fnp
 from fad.errors.advice import advise
 
 
@@ -52,6 +53,64 @@ def test_other_errors_are_left_alone() -> None:
     for error in (KeyError("JAX arrays are immutable"), KeyboardInterrupt()):
         advise(error, inside=True)
         assert not notes(error)
+
+
+KEY = jax.random.key(0)
+VECTOR = fad.tensor([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: fnp.sin(KEY),
+        lambda: KEY * VECTOR,
+        lambda: VECTOR + KEY,
+        lambda: KEY + 1,
+        lambda: fnp.sum(KEY),
+        lambda: fnp.dot(VECTOR, KEY),
+        lambda: -fad.tensor(KEY),
+        lambda: fad.tensor(KEY).float(),
+        lambda: VECTOR[KEY],
+        lambda: VECTOR.__setitem__(0, KEY),
+        lambda: VECTOR.copy_(KEY),
+        lambda: fad.tensor(KEY, requires_grad=True),
+        lambda: fad.tensor(1.0, requires_grad=True).backward(KEY),
+        lambda: np.asarray(KEY),
+        lambda: fad.jit(lambda k: k + 1)(KEY),
+    ],
+)
+def test_a_random_key_is_no_number(program: Any) -> None:
+    with pytest.raises((TypeError, ValueError, IndexError)) as caught:
+        program()
+    advise(caught.value)
+    assert "draw with it, fad.random.normal(key, shape)" in notes(caught.value)
+    assert "astype" not in str(caught.value)
+
+
+def test_a_random_key_has_no_derivative_and_is_not_to_be_converted() -> None:
+    for transform in (fad.grad, fad.jacfwd, fad.hessian, fad.laplacian, fad.linearize, fad.vjp):
+        with pytest.raises(
+            TypeError, match="A random key has no derivative: leave it out"
+        ) as caught:
+            given = (KEY,) if transform in (fad.linearize, fad.vjp) else ()
+            made = transform(fad.random.normal, *given)
+            made if given else made(KEY)
+        assert "astype" not in str(caught.value)
+
+
+def test_keys_in_a_tensor_of_keys_can_be_written() -> None:
+    keys = fad.tensor(jax.random.split(KEY, 3))
+    keys[0] = KEY
+    assert (jax.random.key_data(keys.array)[0] == jax.random.key_data(KEY)).all()
+
+
+def test_a_tensor_as_the_index_of_an_array() -> None:
+    for array in (jnp.ones(3), jax.random.split(KEY, 3)):
+        with pytest.raises(IndexError) as caught:
+            fad.vmap(lambda i, a=array: a[i])(jnp.arange(3))
+        assert "write fad.asarray(x)[i]" in notes(caught.value)
+        found = fad.vmap(lambda i, a=array: fad.asarray(a)[i])(jnp.arange(3))
+        assert found.shape == (3,)
 
 
 def test_where_a_library_of_jax_is_given_tensors_its_own_way_out_is_said() -> None:

@@ -21,10 +21,10 @@ import pytest
 from helpers import ROOT
 
 import fad
+from fad.errors import tracebacks
 from fad.errors.tracebacks import (
     install,
     is_users,
-    setting,
     shown,
     users_frames,
     warn_at_users_line,
@@ -181,5 +181,5 @@ def test_frames_of_a_text_are_those_of_the_user(monkeypatch: pytest.MonkeyPatch)
     short = users_frames(frames)
     assert "in shape_error" in short[-1] and not any("jax/_src" in frame for frame in short)
     assert len(short) < len(frames)
-    monkeypatch.setattr(setting, "filtering", "off")
+    monkeypatch.setattr(tracebacks, "filtering", "off")
     assert users_frames(frames) == frames

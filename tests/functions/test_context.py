@@ -455,6 +455,44 @@ def test_mark_dirty_where_the_body_runs_again_for_a_derivative(F):
     assert_close(jax.vmap(jax.grad(lambda x: native(x).sum()))(rows), jnp.full((2, 3), 2.0))
 
 
+@pytest.mark.parametrize("kept", ["saved", "attribute"])
+def test_mark_dirty_of_what_has_one_value_for_all_lanes(kept):
+    class Scale(fad.Function):
+        @staticmethod
+        def forward(ctx, u, k, w):
+            before = u.clone()
+            ctx.k, ctx.before = k, before if kept == "attribute" else None
+            ctx.save_for_backward(w, *([before] if kept == "saved" else []))
+            ctx.mark_dirty(u)
+            u *= k * w
+            return u
+
+        @staticmethod
+        def backward(ctx, g):
+            w, *before = ctx.saved_tensors
+            before = before[0] if before else ctx.before
+            return g * ctx.k * w, None, g * ctx.k * before
+
+    def f(x):
+        u = fnp.arange(1.0, 4.0)
+        Scale.apply(u, 2.0, x)
+        Scale.apply(u, 2.0, fnp.sin(x))
+        return (u * u).sum()
+
+    def oracle(x):
+        return ((jnp.arange(1.0, 4.0) * 4.0 * x * jnp.sin(x)) ** 2).sum()
+
+    rows = jnp.stack([X, V])
+    expected = jax.vmap(jax.grad(oracle))(rows)
+    assert_close(fad.grad(lambda x: fad.vmap(f)(x).sum())(rows), expected)
+    assert_close(fad.jit(fad.grad(lambda x: fad.vmap(f)(x).sum()))(rows), expected)
+    assert_close(fad.vmap(fad.grad(f))(rows), expected)
+    of_tape = leaf(rows)
+    fad.vmap(f)(of_tape).sum().backward()
+    assert_close(of_tape.grad, expected)
+    assert_close(fad.hessian(f)(X), jax.hessian(oracle)(X))
+
+
 @pytest.mark.parametrize("F", [Doubled, DoubledOneMethod])
 def test_mark_dirty_of_a_leaf_that_requires_grad_is_an_error(F):
     x = leaf(X)

@@ -277,7 +277,7 @@ OF_TORCH = (
         "`x.item()` of a vector",
         "a Tensor with 3 elements cannot be converted to Scalar",
         **both(lambda lib: plain(lib).item()),
-        words=("item() of Tensor float32[3]", "array of size 1"),
+        words=("item() of Tensor float32[3]", "write x[i].item() for one of them"),
         page="for-pytorch-users.md#methods-of-a-tensor",
     ),
     Mistake(

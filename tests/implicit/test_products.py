@@ -150,3 +150,40 @@ def test_products_are_each_others_transposes() -> None:
         turned = lambda v, lanes=lanes: jax.vmap(lanes, (None, 0))(x, v)
         (back,) = jax.linear_transpose(turned, jnp.eye(2))(jnp.eye(2))
         assert_close(back, of)
+
+
+SOLVED = {
+    "root": lambda: fad.implicit.custom_root(lambda x, a, w: x * x * w.sum() - a),
+    "fixed point": lambda: fad.implicit.custom_fixed_point(
+        lambda x, a, w: 0.5 * (x + a / (x * w.sum()))
+    ),
+    "argmin": lambda: fad.implicit.custom_argmin(
+        lambda x, a, w: fnp.sum(w.sum() * x**3 / 3.0 - a * x)
+    ),
+    "by a function": lambda: fad.implicit.custom_root(
+        lambda x, a, w: x * x * w.sum() - a,
+        linear_solve=lambda matvec, b: b / matvec(fnp.ones(b.shape)),  # of a diagonal matrix
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_each_device_solves_equations_of_its_own(name: str) -> None:
+    """Under ``shard_map``, with what differs between devices and what is the same on all of them."""
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec
+    closed = lambda a, w: jnp.sqrt(a / w.sum())
+    solve = SOLVED[name]()(lambda init, a, w: fnp.sqrt(a / w.sum()))
+    a, w = jnp.linspace(1.0, 9.0, 8), jnp.array([0.5, 1.5])
+
+    def on_devices(f: Any) -> Any:
+        sharded = jax.shard_map(f, mesh=mesh, in_specs=(spec("d"), spec()), out_specs=spec("d"))
+        return lambda a, w: (sharded(a, w) * a).sum()
+
+    ours = on_devices(fad.to_jax(lambda a, w: solve(fnp.ones_like(a), a, w)))
+    theirs = lambda a, w: (closed(a, w) * a).sum()
+    for transform in (lambda f: jax.grad(f, (0, 1)), lambda f: jax.jacfwd(jax.grad(f), 1)):
+        assert_close(jax.jit(transform(ours))(a, w), transform(theirs)(a, w), 1e-3)
+    inside = jax.grad(lambda a, w: fad.to_jax(solve)(jnp.ones(2), a, w).sum())
+    found = jax.shard_map(inside, mesh=mesh, in_specs=(spec("d"), spec()), out_specs=spec("d"))
+    assert_close(found(a, w), jax.grad(lambda a: closed(a, w).sum())(a), 1e-3)

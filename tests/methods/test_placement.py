@@ -26,6 +26,13 @@ def test_to_moves_between_devices_and_shardings_and_back():
     assert lies_by_rows(fad.jit(lambda x: x * 2)(y))
 
 
+def test_astype_with_a_device_moves_too() -> None:
+    x, device = fad.tensor(VALUES), jax.devices()[2]
+    y = x.astype("float16", device=device)
+    assert (y.dtype, y.device) == (fad.float16, device) and x.device != device
+    assert x.astype(x.dtype, copy=False, device=x.device) is x
+
+
 @pytest.mark.parametrize(
     "transform",
     [

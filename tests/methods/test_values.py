@@ -13,7 +13,7 @@ from helpers import assert_close, leaf
 
 import fad
 import fad.numpy as fnp
-from fad.errors import GradientError, HostValueError
+from fad.errors import ArgumentError, GradientError, HostValueError
 from fad.methods.values import is_tracked, unwrap
 
 VALUES = np.array([0.5, 2.0, 3.0], np.float32)
@@ -60,6 +60,56 @@ def test_only_one_element_is_a_number() -> None:
     assert fad.tensor([[2.0]]).item() == 2.0
 
 
+@pytest.mark.parametrize(
+    ("read", "data", "words"),
+    [
+        (
+            lambda x: x.item(),
+            [1.0, 2.0],
+            ("item() of Tensor float32[2]", "2 elements", "write x[i].item()"),
+        ),
+        (
+            float,
+            [1.0, 2.0],
+            ("float() of Tensor", "float(x[i]) for one", "x.tolist() or x.numpy() for all"),
+        ),
+        (math.sin, [1.0, 2.0], ("write fad.numpy.sin(x) for math.sin(x)",)),
+        (int, [1.0, 2.0], ("int() of Tensor float32[2]", "write x.astype(int), or int(x[i])")),
+        (complex, [1.0, 2.0], ("complex() of Tensor", "complex(x[i])")),
+        (range, [1, 2], ("index() of Tensor int32[2]", "write x[i]")),
+        (range, 1.0, ("index() of Tensor float32[]", "write int(x)")),
+        (float, 1j, ("float() of Tensor complex64[]", "write x.real or abs(x)")),
+        (int, 1j, ("int() of Tensor complex64[]", "write x.real or abs(x)")),
+        (lambda x: x.item(), [], ("a Tensor with 0 elements", "there is no number in it")),
+        (bool, [1.0, 2.0], ("bool() of Tensor float32[2]", "a.any() or a.all()")),
+        (lambda x: f"{x:.1f}", [1.0, 2.0], ("'.1f' is for one number", "format x.tolist()")),
+        (float, jax.random.key(0), ("float() of Tensor key<fry>[]", "fad.random.key_data(key)")),
+        (
+            lambda x: x.item(),
+            jax.random.key(0),
+            ("item() of Tensor", "fad.random.normal(key, shape)"),
+        ),
+        (lambda x: x.numpy(), jax.random.key(0), ("numpy() of Tensor", "fad.random.key_data(key)")),
+        (
+            lambda x: x.tolist(),
+            jax.random.key(0),
+            ("tolist() of Tensor", "fad.random.key_data(key)"),
+        ),
+    ],
+)
+def test_what_is_no_number_is_refused_with_what_to_write(
+    read: Any, data: Any, words: tuple[str, ...]
+) -> None:
+    for x in (fad.tensor(data), fad.asarray(fad.tensor(data).array)):
+        with pytest.raises(ArgumentError) as caught:
+            read(x)
+        for word in words:
+            assert word in str(caught.value)
+    if str(x.dtype) == "float32":  # the same of what is tracked
+        with pytest.raises(ArgumentError, match=r"elements|one number|a.any\(\)|write int"):
+            fad.grad(lambda x: (read(x), x.sum())[1])(x)
+
+
 def test_the_array_is_the_primal_inside_of_derivatives() -> None:
     seen: list[Any] = []
 
@@ -74,6 +124,15 @@ def test_the_array_is_the_primal_inside_of_derivatives() -> None:
     for array, value, tracked, detached in seen:
         assert_close((array, value), (jnp.asarray(VALUES) * 2,) * 2)
         assert tracked and not detached
+
+
+def test_what_outlives_its_transform_reads_as_its_primal() -> None:
+    kept: list[Any] = []
+    fad.grad(lambda x: kept.append(x) or x * x)(2.0)
+    fad.jvp(lambda x: kept.append(x) or x, (2.0,), (1.0,))
+    for x in kept:
+        assert x.numpy() == float(x) == x.item() == 2.0
+        assert not is_tracked(x)
 
 
 def test_arrays_that_leave() -> None:

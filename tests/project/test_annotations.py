@@ -20,14 +20,14 @@ LIMITS = {
     "func": 9,
     "functions": 96,
     "implicit": 11,
-    "levels": 101,
-    "methods": 39,
+    "levels": 99,
+    "methods": 38,
     "profiling": 10,
     "replay": 67,
     "sparse": 30,
-    "tape": 144,
+    "tape": 143,
     "transforms": 15,
-    "views": 76,
+    "views": 73,
     "viz": 15,
 }
 NOT_COUNTED = {"testing"}

@@ -374,3 +374,11 @@ def test_other_ends_are_other_passes():
     graph.loss.backward()
     with pytest.raises(GradientError, match="a second time"):
         graph.loss.backward()
+
+
+def test_a_function_that_is_compiled_anew_is_the_same_program():
+    f = fad.grad(lambda x: fnp.sum(fad.scipy.special.gammainc(2.0, x)))
+    with fad.autograd.profile() as profile:
+        outs = [fad.jit(lambda x: f(x))(Y) for _ in range(TIMES)]
+    assert all([(out == outs[0]).all() for out in outs])
+    assert {e.kind for e in profile.events()} & {"program"} == set()

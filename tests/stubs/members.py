@@ -11,7 +11,6 @@ from typing import Any
 
 from fad.arrays import torch_operations
 from fad.core.tensor import Tensor
-from fad.methods.in_place import OPERATORS
 from fad.methods.operators import _BINARY, _COMPARE, _UNARY
 from tests.stubs.signatures import signatures_of
 from tests.stubs.stubs import IMPORTS, ROOT, definitions, overloads_of, with_builtins, written
@@ -84,7 +83,7 @@ def _operator(name: str) -> str:
     bare = name.strip("_")
     if bare in _UNARY:
         return f"def {name}(self) -> Tensor: ..."
-    if bare in OPERATORS:
+    if bare[:1] == "i" and bare[1:] in _BINARY:
         return f"def {name}(self, other: ListedValue) -> Self: ..."
     if bare.removeprefix("r") == "divmod":
         return f"def {name}(self, other: ListedValue) -> tuple[Tensor, Tensor]: ..."

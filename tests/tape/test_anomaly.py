@@ -17,8 +17,7 @@ from helpers import leaf
 import fad
 import fad.numpy as fnp
 from fad import autograd
-from fad.errors import GradientError
-from fad.errors.tracebacks import setting
+from fad.errors import GradientError, tracebacks
 from fad.tape import anomaly
 
 
@@ -46,7 +45,7 @@ def test_a_forward_traceback_has_the_frames_of_the_user_and_all_where_they_are_a
 ) -> None:
     library = str(Path(fad.__file__).parent)
     for filtering, there in (("remove_frames", False), ("off", True)):
-        monkeypatch.setattr(setting, "filtering", filtering)
+        monkeypatch.setattr(tracebacks, "filtering", filtering)
         x = leaf(0.0)
         with autograd.detect_anomaly():
             y = the_guilty_line(x)
@@ -354,3 +353,36 @@ def test_observers_are_given_each_new_node() -> None:
     assert seen == ["SinBackward", "CosBackward", "ExpBackward"]
     assert not anomaly.mode.watch and not anomaly.mode.remembers
     assert "traceback_" in y.grad_fn.metadata and "traceback_" not in z.grad_fn.metadata
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, fad.vmap], ids=["eager", "vmap"])
+def test_a_compiled_function_says_how_to_look_into_it(transform: Any) -> None:
+    def shaky(x: Any) -> Any:
+        return fnp.sqrt(x) * 0.0
+
+    rows = jnp.array([1.0, 0.0])
+    total = fad.jit(lambda x: transform(shaky)(x).sum())
+    with autograd.detect_anomaly():
+        x = leaf(rows)
+        loss = total(x)
+        for backward in (loss.backward, lambda: fad.grad(total)(rows)):
+            with pytest.raises(
+                GradientError, match=r"fad.jit\(fad.grad\(f\), hooks=True\), with the"
+            ):
+                backward()
+        inner = transform(fad.jit(fad.grad(lambda x: shaky(x).sum()), hooks=True))
+        with pytest.raises(GradientError, match="'SqrtBackward' returned nan"):
+            inner(rows)
+        with pytest.raises(
+            GradientError, match=r"'total_' gave nan.* fad.jit\(f, hooks=True\) names"
+        ):
+            transform(fad.jit(total_))(fad.tensor([-1.0]))
+        with pytest.raises(GradientError, match="'log' gave nan"):
+            transform(fad.jit(total_, hooks=True))(fad.tensor([-1.0]))
+    with autograd.detect_anomaly(), pytest.raises(GradientError) as caught:
+        (fnp.sqrt(leaf(0.0)) * 0.0).backward()
+    assert "hooks=True" not in str(caught.value)
+
+
+def total_(x: Any) -> Any:
+    return fnp.log(x).sum()

@@ -381,6 +381,34 @@ def test_hooks_compute_without_recording() -> None:
     assert seen == [False, True]
 
 
+class Doubled(autograd.Node):
+    def apply(self, g: Any) -> Any:
+        return g * 2.0
+
+
+@pytest.mark.parametrize("transform", ["grad", "vmap"])
+def test_hooks_of_a_node_built_by_hand_are_at_its_level(transform: str) -> None:
+    """In vmap each lane is a number to them, as to the node itself."""
+    shapes: list[Any] = []
+
+    def f(x: Any) -> Any:
+        x = x if transform == "grad" else x.requires_grad_()
+        node = Doubled([autograd.create_gradient_edge(x)])
+        node.add_input_metadata(x)
+        node.register_prehook(lambda gs: shapes.append((gs[0].level.kind, gs[0].shape)))
+        node.register_hook(lambda outs, gs: (outs[0] * 3.0,))
+        (g,) = autograd.grad(autograd.GradientEdge(node, 0), [x], x.detach())
+        shapes.append(g)
+        return x
+
+    if transform == "grad":
+        fad.grad(f)(2.0)
+        assert float(shapes.pop()) == 12.0
+    else:
+        fad.vmap(lambda x: (f(x), shapes.pop())[1])(fnp.arange(3.0))
+    assert shapes == [(transform, ())]
+
+
 def test_callbacks_run_last() -> None:
     x = leaf(2.0)
     order: list[Any] = []

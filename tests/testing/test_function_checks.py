@@ -419,9 +419,13 @@ def test_a_sum_that_is_done_for_the_rule_is_a_remark() -> None:
         "MissingReduction.vjp, argument 'y': the gradient has shape (2,), and is summed to ()"
         in remark
     )
+    assert "as forward broadcasts it. That gives the right gradient." in remark
     assert f"Remark: {remark}" in str(report)
     elsewhere = check_function(MissingReduction, X, Y).remarks
-    assert len(elsewhere) == 1 and "with shape (1,) for argument 'x'" in elsewhere[0]
+    assert (
+        len(elsewhere) == 1
+        and "in a call of the check with shape (1,) for argument 'x'" in elsewhere[0]
+    )
     assert check_function(Sine, X).remarks == check_function(Product, X, Y).remarks == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from pytree_functions import PARAMS, f_layer, f_loss, j_layer, j_loss
 
 import fad
 import fad.numpy as fnp
-from fad.errors import ArgumentError, GradientError
+from fad.errors import ArgumentError, GradientError, StructureError
 
 X = jnp.array([0.3, -0.8, 1.2])
 
@@ -41,6 +42,50 @@ def test_hvp() -> None:
     (h,) = fad.hessian(lambda x: f_loss(PARAMS, x), (0,))(X)
     _, (product,) = fad.hvp(lambda x: f_loss(PARAMS, x), (X,), (X,))
     assert_close(product, h[0] @ X)
+
+
+def test_hvp_of_a_loss_with_labels_that_are_integers() -> None:
+    """They have no derivative: their tangent is None, as in jvp, and so are their parts of the results."""
+    w, labels = jnp.arange(6.0).reshape(2, 3), jnp.array([2, 0])
+
+    def loss(w: Any, labels: Any) -> Any:
+        return -fad.nn.log_softmax(w)[fnp.arange(2), labels].sum()
+
+    alone = fad.hvp(lambda w: loss(w, labels), (w,), (jnp.cos(w),))
+    product = functools.partial(fad.hvp, loss)
+    for transform in (product, fad.jit(product)):
+        for k in (labels, fad.tensor(labels)):
+            found = transform((w, k), (jnp.cos(w), None))
+            assert [part[1] for part in found] == [None, None]
+            assert_close([part[0] for part in found], [part[0] for part in alone])
+    both = fad.hvp(
+        lambda w, k: (w["a"] * k["of"] ** 2).sum(), ({"a": w}, {"of": 3}), ({"a": w}, None)
+    )
+    assert_close(both, (({"a": w * 0 + 9.0}, None), ({"a": w * 0.0}, None)))
+    zero = fad.hvp(lambda w, v: (w * v).sum(), (w, w), (w, None))  # of floating dtype: a zero
+    assert_close(zero, ((w, w), (w * 0.0, w)))
+
+
+def test_what_has_no_derivative_is_said_with_what_to_write() -> None:
+    k = fad.tensor([1, 2])
+    functional = fad.autograd.functional
+    calls: dict[str, Any] = {
+        "hvp": lambda: fad.hvp(lambda k: k.sum(), (k,), (None,)),
+        "vjp": lambda: fad.vjp(lambda k: k, k),
+        "linearize": lambda: fad.linearize(lambda k: k, k),
+        "hessian": lambda: functional.hessian(lambda k: k.sum(), k),
+        "vhp": lambda: functional.vhp(lambda k: k.sum(), k, k),
+        "jvp": lambda: functional.jvp(lambda k: k.sum(), k, k),
+        "jacobian": lambda: functional.jacobian(lambda k: k, k),
+    }
+    for name, call in calls.items():
+        write = rf"give {name} a function of what is .* lambda w: loss\(w, labels\)"
+        with pytest.raises(ArgumentError, match=write):
+            call()
+    with pytest.raises(
+        StructureError, match="hvp: argument 0 has dtype int32, .* its tangent must be None"
+    ):
+        fad.hvp(lambda k, x: x * k.sum(), (k, 1.0), (k, 1.0))
 
 
 def outputs_loss(xp: Any, outs: Any) -> Any:

@@ -185,3 +185,16 @@ def test_stop_gradient_elsewhere_is_refused_as_in_jax():
 def test_a_call_of_a_function_is_transposed_as_its_body(library):
     for f in (lambda x: Branches.apply(x, P), library.vmap(lambda x: Branches.apply(x, 1.0))):
         assert_close(library.linear_transpose(f, X)(V)[0], 2 * V)
+
+
+def test_what_jax_cannot_transpose_is_told_of_the_pullback():
+    rule = jax.custom_vjp(lambda x: x * 2.0)
+    rule.defvjp(lambda x: (x * 2.0, None), lambda _, g: (g * 2.0,))
+    shape = jax.ShapeDtypeStruct((3,), jnp.float32)
+    called = lambda x: jax.pure_callback(lambda x: 2.0 * x, shape, x, vmap_method="sequential")
+    for f in (rule, called):
+        with pytest.raises(
+            GradientError, match=r"not known to be .* write fad.vjp\(f, \*args\)\[1\]"
+        ):
+            fad.linear_transpose(fad.from_jax(f), jnp.ones(3))
+    assert fad.vjp(fad.from_jax(rule), jnp.zeros(3))[1](jnp.ones(3))[0].tolist() == [2.0, 2.0, 2.0]
