@@ -91,4 +91,4 @@ def is_small(array: object) -> bool:
     if id(sharding) not in _placed and not _is_default_placement(sharding):
         return False
     # What is computed from a committed array is committed too.
-    return not (is_committed(array) and _has_several_devices())
+    return not (_has_several_devices() and is_committed(array))
