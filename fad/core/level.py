@@ -395,7 +395,7 @@ def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]
         @functools.wraps(f)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             modes = state.__dict__
-            before = {**MODES, **modes}
+            before = {name: modes.get(name, mode) for name, mode in defaults.items()}
             try:
                 modes.update(defaults)
                 return f(*args, **kwargs)

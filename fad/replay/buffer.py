@@ -33,7 +33,6 @@ In the tree of traces, such an operation is one whose outputs have the layout `F
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
@@ -210,7 +209,7 @@ class Buffer:
         return (
             self.recording == _recording(modes.get)
             and self.context == trace_context()
-            and not (anomaly.watch or checks_numbers())
+            and not is_observed()
         )
 
     # Untracked outputs
@@ -225,7 +224,7 @@ class Buffer:
             if at not in needed and not has_value(outputs[at.first]):
                 needed.add(at)
                 todo += [r for r in at.refs if r >= 0]
-        for at in sorted(needed, key=operator.attrgetter("size")):
+        for at in sorted(needed, key=lambda at: at.size):
             at.use.times = TIMES
             args = [outputs[r] if r >= 0 else self.inputs[~r].parts[0] for r in at.refs]
             own = outputs[at.first : at.size]
@@ -275,11 +274,9 @@ def _recording(mode: Callable[..., Any]) -> tuple[Any, ...]:
     )
 
 
-def is_unobserved(mode: Callable[..., object]) -> bool:
-    """Whether replay is on, and nothing that ``mode`` has, or anomaly mode, observes single operations."""
-    if mode("inference") is not None or anomaly.watch or checks_numbers():
-        return False
-    return bool(mode("replaying", True))
+def is_observed() -> bool:
+    """Whether anomaly mode, or JAX's checks, look at single operations."""
+    return bool(anomaly.watch) or checks_numbers()
 
 
 def _edge_of(given: Input) -> tuple[Node, int] | None:

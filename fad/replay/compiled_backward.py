@@ -26,7 +26,6 @@ from fad.core import jaxapi
 from fad.core.avals import aval_of, struct_of, with_constants
 from fad.core.caches import Cache
 from fad.core.collector import without_collector
-from fad.core.jaxapi import array_type
 from fad.core.level import bind, state
 from fad.core.primitive import VjpPlan
 from fad.core.replay_protocol import Part
@@ -62,9 +61,8 @@ def backward(
     """
     if not jaxapi.at_top_level() or any([level.traces for level in state.levels]):
         return None  # what is traced is compiled whole anyway
-    if jaxapi.checks_numbers() or not settings_number(jaxapi.trace_context()):
-        return None
-    if policy.backs_off():
+    is_usual = not jaxapi.checks_numbers() and settings_number(jaxapi.trace_context())
+    if not is_usual or policy.backs_off():
         return None
     starts = [e for e, _ in roots]
     works = _works([n for n, _ in starts], () if captures is None else dict(captures))
@@ -80,9 +78,11 @@ def backward(
         return None
     saved = [x for _, operands, _ in works.values() for x in operands]
     operands = with_constants([*saved, *[ct for _, ct in roots]])
-    plain = all([type(x) is array_type for x in operands])
+    plain = all([type(x) is jaxapi.array_type for x in operands])
     parts = [part for _, _, part in works.values() if type(part) is Part]
-    if (parts and not plain) or any([type(x) is array_type and not is_small(x) for x in operands]):
+    if (parts and not plain) or any(
+        [type(x) is jaxapi.array_type and not is_small(x) for x in operands]
+    ):
         return None
     entry: Ending = structures.get(key) or structures.put(key, Ending())
     entry.count += 1
@@ -100,13 +100,7 @@ def backward(
         program = entry.program = Program("a backward pass", run, work)
     if plain and not program.have_compiled(operands):
         return None
-    try:
-        grads = program.unflatten(bind(program, operands))
-    except Exception as error:
-        if program.call is not None:
-            raise
-        entry.program, entry.refused = None, f"{type(error).__name__}: {error}"
-        return None
+    grads = program(operands)
     tree.passes += 1
     if not keep_graph:
         freed = order if captures is None else _leading(order, captures) - {n for n, _ in captures}

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from fad.core import jaxapi
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import is_borrowed
-from fad.core.jaxapi import array_type
 from fad.core.tensor import Meta, Tensor, lazy_tensor, storage_of
-from fad.core.types import Operand, Value
+from fad.core.types import Value
 from fad.replay.settings import aval_id, is_small
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT, RecordingLevel
@@ -24,7 +23,7 @@ class Input(NamedTuple):
     """An input of a trace: the argument, its parts one level down, and what the guard compares.
 
     ``layout`` is that of `Level.layout`, or `FOREIGN`; ``version`` how often it had been changed
-    in place. ``code`` is the guard code: in keys of states that of a new input stands before its place.
+    in place.
     """
 
     argument: Any
@@ -32,7 +31,11 @@ class Input(NamedTuple):
     aval: Any
     layout: Hashable
     version: int
-    code: tuple[int, Hashable]
+
+    @property
+    def code(self) -> tuple[int, Hashable]:
+        """The guard code: in keys of states that of a new input stands before its place."""
+        return aval_id(self.aval), self.layout
 
 
 # What can be an input
@@ -40,7 +43,7 @@ class Input(NamedTuple):
 
 def small_aval(value: object) -> Any:
     """The aval of a small value that is not being traced, at any level; else None."""
-    if type(value) is array_type:
+    if type(value) is jaxapi.array_type:
         return value.aval if is_small(value) else None
     if not isinstance(value, Tensor):
         return None
@@ -71,17 +74,14 @@ def is_value(x: object) -> bool:
 
 def is_untouched(variable: Tensor) -> bool:
     """Whether an input that requires grad has no hooks, and was not written to inside of a transform."""
-    meta = variable.meta
-    if meta is None:
-        return variable._requires_grad
-    if meta.has_hooks or not variable._requires_grad:
+    meta, is_outer = variable.meta, variable._level is ROOT
+    if meta is None or meta.has_hooks or not variable._requires_grad:
+        return meta is None and variable._requires_grad
+    node: Any = None if meta.accumulator is None else meta.accumulator()
+    if node is not None and (node.extra is not None or not is_outer):
         return False
-    node = None if meta.accumulator is None else meta.accumulator()
-    extra = None if node is None else node.extra  # type: ignore[attr-defined]
-    if node is not None and (extra is not None or variable._level is not ROOT):
-        return False
-    is_input = variable._node is None  # not an output of an earlier program
-    return variable._level is ROOT or not (is_input and meta.storage.version)
+    # Written to, but no output of an earlier program.
+    return is_outer or variable._node is not None or not meta.storage.version
 
 
 def _is_place_to_begin(t: Tensor) -> bool:
@@ -108,7 +108,7 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
                 parts = own.parts(a)
                 if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
                     return None
-                return _input(a, parts, own.aval(a), own.layout(a), version)
+                return Input(a, parts, own.aval(a), own.layout(a), version)
             value = a._value
         elif level is ROOT and not a._requires_grad:
             value = a._value if a._lazy is None else a
@@ -116,21 +116,12 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
             return None  # of an inner level, which gets the call
     elif kind in SCALARS:
         value = constant(a)
-    if type(value) is array_type:
+    if type(value) is jaxapi.array_type:
         if not is_small(value) or is_borrowed(value):
             return None
-        return _input(a, (value,), value.aval, FOREIGN, version)
+        return Input(a, (value,), value.aval, FOREIGN, version)
     aval = small_aval(value)
-    return None if aval is None else _input(a, (value,), aval, FOREIGN, version)
-
-
-def _input(
-    a: Operand, parts: tuple[Value, ...], aval: Any, layout: Hashable, version: int
-) -> Input:
-    return _new(Input, (a, parts, aval, layout, version, (aval_id(aval), layout)))
-
-
-_new = tuple.__new__  # faster than the constructor of a named tuple
+    return None if aval is None else Input(a, (value,), aval, FOREIGN, version)
 
 
 # Versions, and handles for what a Tensor was

@@ -27,8 +27,8 @@ Known = tuple[Hashable, Aval]
 
 class Outcome(NamedTuple):
     """The outputs of an operation at a level: what users see of them, their layouts, and whether they
-    require grad; through which arguments gradients go on, and which arguments its node keeps (-1: an output). ``single``: it returns no
-    tuple.
+    require grad; through which arguments gradients go on, and which arguments its node keeps (-1: an
+    output). ``single``: it returns no tuple.
     """
 
     avals: tuple[Aval, ...]
@@ -52,14 +52,9 @@ def made_of(level: Level, parts: Iterator[Any], layout: Any) -> Any:
     return level.from_parts([next(parts) for _ in range(level.part_count(layout))], layout)
 
 
-def _table_of(op: Bound) -> Table:
-    found = _outcomes.get(op)
-    return _outcomes.setdefault(op, Table(_MOST)) if found is None else found
-
-
 def use_of(op: Bound, args: Sequence[Known], key: Hashable) -> Use:
     """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
-    return _table_of(op).put(("uses", key, *args), Use())
+    return _outcomes.setdefault(op, Table(_MOST)).put(("uses", key, *args), Use())
 
 
 def outcome_of(
@@ -69,11 +64,10 @@ def outcome_of(
 
     It is evaluated on abstract values, once; errors are raised by the evaluation proper.
     """
-    table = _table_of(op)
+    table = _outcomes.setdefault(op, Table(_MOST))
     place = (key, *args)
     if place in table:
-        known: Outcome | None = table[place]
-        return known
+        return table[place]  # type: ignore[no-any-return]
     found: list[Outcome] = []
     maker = level.maker()
 
@@ -99,9 +93,8 @@ def outcome_of(
         abstract_evaluation(run, *map(struct_of, structs))
     except Exception:  # of any kind: the evaluation proper raises it where the operation is called
         return None
-    outcome = found[0] if all([a.size <= LARGE for a in found[0].avals]) else None
-    table.put(place, outcome)
-    return outcome
+    are_small = all([a.size <= LARGE for a in found[0].avals])
+    return table.put(place, found[0] if are_small else None)  # type: ignore[no-any-return]
 
 
 abstract_evaluation = without_collector(jax.eval_shape)

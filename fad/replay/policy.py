@@ -169,10 +169,6 @@ class Policy:
         runs = 0
         if work > SHORT:
             runs = RUNS * (len(ended) + 1) // (sum(ended.values()) + 1)
-        self.decide_after(runs)
-
-    def decide_after(self, runs: int) -> None:
-        """Compile its programs after so many runs; now, if all is compiled at once."""
         if at_once:
             self.due = self.begun
         elif not self.due:
@@ -206,8 +202,7 @@ class Policy:
             for use in {s.use for s in path}:
                 use.times += 1
         if whole:
-            self.decide_after(0)
-            self.has_whole = True
+            self.due, self.has_whole = self.due or self.begun, True
         return program
 
     def have_ready(self, program: Program, values: Sequence[Operand]) -> bool:

@@ -30,8 +30,7 @@ from fad.core import exact_programs, jaxapi, trees
 from fad.core.avals import struct_of
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import without_collector
-from fad.core.jaxapi import array_type
-from fad.core.level import state, with_default_state
+from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
 from fad.core.pace import pace
 from fad.core.types import Operand, Outputs, PyTree
@@ -97,7 +96,7 @@ class Program:
         if call is None or worker.stopped or not jaxapi.at_top_level():
             return self.flat(*values)
         for v in values:
-            if type(v) is not array_type:
+            if type(v) is not jaxapi.array_type:
                 return self.flat(*values)
         out = call(*values)
         return waited(out, values) if borrowed else out
@@ -112,8 +111,9 @@ class Program:
                 self.queued = worker.submit(self, avals)
         return self.call is not None
 
-    def unflatten(self, leaves: Outputs) -> PyTree:
-        """The result that has these leaves."""
+    def __call__(self, values: Sequence[Operand]) -> PyTree:
+        """The result, at the level of these values."""
+        leaves = bind(self, values)  # the first call finds the structure
         return trees.unflatten(self.structure, leaves)
 
     def compile(self, avals: Sequence[Any]) -> None:

@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fad.core.level import Level, bind
+from fad.core.level import Level
 from fad.core.tensor import Lazy, Meta, Storage, Tensor, lazy_tensor, take_over
 from fad.core.types import Mask, MaybeValue, MaybeValues, PyTree, Value
 from fad.replay.inputs import Input, parts_below, version_at
@@ -56,7 +56,7 @@ class ProgramNode(RecordedNode):
 
     def __init__(self, trace: Trace, stretch: Stretch, places: list[int]) -> None:
         self.first = next(running.sequence)
-        collections.deque(itertools.islice(running.sequence, stretch.work), maxlen=0)
+        collections.deque(itertools.islice(running.sequence, stretch.path[-1].work), maxlen=0)
         self.operations: list[tuple[Node, int]] | None = None
         self._start(trace.level, ())
         self._edges: Sequence[tuple[Node, int]] | None = None  # made when they are asked for
@@ -85,9 +85,6 @@ class ProgramNode(RecordedNode):
         """What a pass needs that goes through it: another one may open it in the meantime."""
         with _opening:
             return self.edges, self.stretch
-
-    def name(self) -> str:
-        return "ProgramBackward"
 
     @property
     def num_inputs(self) -> int:
@@ -203,7 +200,7 @@ class ProgramNode(RecordedNode):
         cts = [c for c in (*cotangents, *arrived) if c is not None]
         values = [*parts_of(stretch.inputs, self.on_values), *cts]
         stretch.trace.policy.have_ready(program, values)  # if not, its operations run one by one
-        found = iter(program.unflatten(bind(program, values))[0])
+        found = iter(program(values)[0])
         if not keep_graph:
             self.free(stretch, ends, wanted)
         return [next(found) if n else None for n in need]

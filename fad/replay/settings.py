@@ -12,7 +12,6 @@ import numpy as np
 
 from fad.core import jaxapi
 from fad.core.caches import Table
-from fad.core.jaxapi import array_type, is_committed
 from fad.core.threads import on_new_thread
 
 T = TypeVar("T")
@@ -85,10 +84,10 @@ def _has_several_devices() -> bool:
 
 def is_small(array: object) -> bool:
     """Whether a value is a small array on the default device, and not committed to it."""
-    if type(array) is not array_type or aval_id(array.aval) < 0:
+    if type(array) is not jaxapi.array_type or aval_id(array.aval) < 0:
         return False
     sharding = array.sharding
     if id(sharding) not in _placed and not _is_default_placement(sharding):
         return False
     # What is computed from a committed array is committed too.
-    return not (_has_several_devices() and is_committed(array))
+    return not (_has_several_devices() and jaxapi.is_committed(array))

@@ -6,12 +6,11 @@ import bisect
 import collections
 import dataclasses
 import itertools
-import operator
 import sys
 import threading
 import zlib
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
@@ -24,6 +23,8 @@ from fad.replay.program import Program
 
 if TYPE_CHECKING:
     from fad.replay.buffer import Buffer
+
+T = TypeVar("T")
 
 CAPACITY = 1 << 14  # states, roots and endings remembered
 
@@ -61,20 +62,12 @@ class State:
     next: dict[Hashable, State] = dataclasses.field(default_factory=dict)
     endings: dict[Hashable, Ending] = dataclasses.field(default_factory=dict)
     passes: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
-    first: int = dataclasses.field(init=False)
-    untracked: bool = dataclasses.field(init=False)
-
-    def __post_init__(self) -> None:
-        self.first = self.size - len(self.avals)
-        self.untracked = FOREIGN in self.layouts
+    first: int = 0
+    untracked: bool = False
 
     def ending(self, key: Hashable) -> Ending:
         """That of stretches that end here in the way that ``key`` says."""
-        found = self.endings.get(key)
-        if found is None:
-            tree.grow()
-            found = self.endings.setdefault(key, Ending())
-        return found
+        return tree.remember(self.endings, key, Ending)
 
 
 class Root(State):
@@ -105,12 +98,19 @@ class _Tree:
         self.roots: dict[Hashable, Root] = {}
         self.size = 0
 
-    def grow(self) -> None:
-        """Count one more state, root or ending; clear all of them at `CAPACITY`."""
-        with self.lock:
-            if self.size >= CAPACITY:
-                self.forget()
-            self.size += 1
+    def remember(self, table: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
+        """What this table of the tree, or of a state, has for a key: made if need be.
+
+        At `CAPACITY` all states are forgotten.
+        """
+        found = table.get(key)
+        if found is None:
+            found = table.setdefault(key, make())
+            with self.lock:
+                if self.size >= CAPACITY:
+                    self.forget()
+                self.size += 1
+        return found
 
     def endings(self) -> list[Ending]:
         """All that are remembered."""
@@ -139,19 +139,12 @@ tree = _Tree()
 
 def root_of(key: Hashable, code: object, name: str, taken: int = 0) -> Root:
     """The root of traces with this key, which may have ``code`` by its `id`, and begin with inputs."""
-    root = tree.roots.get(key)
-    if root is None:
-        tree.grow()
-        root = tree.roots.setdefault(key, Root(code, name, taken))
-    return root
+    return tree.remember(tree.roots, key, lambda: Root(code, name, taken))
 
 
 def origin_of(path: Sequence[State], place: int) -> State:
     """The state that an output belongs to."""
-    return path[bisect.bisect_right(path, place, key=_size)]
-
-
-_size = operator.attrgetter("size")
+    return path[bisect.bisect_right(path, place, key=lambda at: at.size)]
 
 
 def next_state(
@@ -208,23 +201,25 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     if outcome is None:
         return "its outputs are not known from abstract evaluation"
     near = [before.size - r if r >= 0 else -1 for r in refs]
+    untracked = FOREIGN in outcome.layouts
     content = zlib.crc32(repr((op.name, *near)).encode())
     at = State(
         op,
         refs,
         own,
         *outcome,
+        first=before.size,
         size=before.size + len(outcome.avals),
         taken=taken,
         work=before.work + (op.work if type(op) is Program else 1),
         has_writes=before.has_writes or own > 0,
-        has_untracked=before.has_untracked or FOREIGN in outcome.layouts,
+        untracked=untracked,
+        has_untracked=before.has_untracked or untracked,
         content=content,
         cuts=ends_segment(path, content),
         use=use_of(op, args, (trace.around, trace.key)),
     )
-    tree.grow()
-    return before.next.setdefault(key, at)
+    return tree.remember(before.next, key, lambda: at)
 
 
 def referenced(values: Sequence[object]) -> list[int]:

@@ -59,15 +59,13 @@ class Stretch:
     """What a trace has now: operations, one after the other, by the states after them, and their inputs.
 
     ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
-    ``work`` counts the operations, those of programs among them included. ``variables`` are the numbers of
-    the inputs that require grad at the level. ``views`` has the states of the outputs that are views, if its
-    program has a node which may need them.
+    ``variables`` are the numbers of the inputs that require grad at the level. ``views`` has the states of
+    the outputs that are views, if its program has a node which may need them.
     """
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.path: list[State] = trace.path[1:]
-        self.work = trace.path[-1].work
         self.inputs: list[Input] = trace.inputs[:]
         self.variables = [k for k, given in enumerate(self.inputs) if given.layout is True]
         self.views: dict[int, Past] = {}
@@ -80,12 +78,8 @@ class Stretch:
         """
         last = self.path[-1]
         key = ends if ends is None else tuple(ends), tuple(wanted)
-        found: Passed | None = last.passes.get(key)
-        if found is None:
-            tree.grow()
-            starts = range(last.size) if ends is None else ends
-            found = last.passes[key] = _passed(self.path, starts, wanted)
-        return found
+        starts = range(last.size) if ends is None else ends
+        return tree.remember(last.passes, key, lambda: _passed(self.path, starts, wanted))
 
     def keep_states(self, outputs: Sequence[Tensor]) -> None:
         """Keep the states of what may be written to later: of inputs with a node, and of views."""
@@ -116,7 +110,7 @@ class Stretch:
                     cells.extend(out if type(out) is tuple else (out,))
                 return finish(own, given, cells, list(rest))
 
-        return Program(self.trace.name, run, self.work)
+        return Program(self.trace.name, run, self.path[-1].work)
 
     # One by one
 
@@ -133,33 +127,23 @@ class Stretch:
 
         The trace of the tape goes on in it, if the thread is the same.
         """
-        level, modes = self.trace.level, state.__dict__
+        level = self.trace.level
         inside = level is not ROOT
         before, level.trace = level.trace, None
-        tape = state.trace if inside else None
         replaying = state.replaying and inside
 
-        @with_default_state("levels")
+        @with_default_state("levels", *["trace"] * inside)
         def run() -> T:
-            nonlocal tape
             state.watermark, state.base_watermark, state.saved_hooks, state.tangents_off = (
                 self.trace.recording[:4]
             )
             state.replaying = replaying
-            if modes is not state.__dict__:
-                return f()
-            state.trace = tape
-            found = f()
-            tape = state.trace
-            return found
+            return f()
 
         try:
-            found = in_context(self.trace.context, run)
+            return in_context(self.trace.context, run)
         finally:
             level.trace = before
-        if inside:
-            modes["trace"] = tape
-        return found
 
     def _record(self, outputs: Sequence[Tensor | None], again: bool) -> Cells:
         inputs = list(map(as_captured, self.inputs))

@@ -35,13 +35,12 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from fad.core import jaxapi
-from fad.core.jaxapi import array_type, trace_context
-from fad.core.level import Level, bind, state
+from fad.core.level import Level, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor
 from fad.core.types import Operand, Outputs, PyTree, Value
-from fad.replay.buffer import is_unobserved
+from fad.replay.buffer import is_observed
 from fad.replay.inputs import is_untouched, look, outer_level_defers
 from fad.replay.policy import at_once, is_step_due
 from fad.replay.program_node import fill, parts_of
@@ -89,7 +88,7 @@ class Trace(Writes):
         if not self._goes_on() or jaxapi.is_tracing():
             return False
         # else an outer transform would sum gradients in another order
-        return all([type(p) is array_type for given in self.inputs for p in given.parts])
+        return all([type(p) is jaxapi.array_type for given in self.inputs for p in given.parts])
 
     # Running as one program
 
@@ -137,10 +136,9 @@ class Trace(Writes):
                 ends = [self._place_of(o) for o in outs]
                 if None in ends or [*map(id, leaves)] != [*map(id, self.leaves())]:
                     return None
-                cells = self.outputs
                 outs.clear()  # `kept` counts references: those of the user alone may be left
                 kept = self.kept()
-                outs += [cells[k] for k in ends]
+                outs += [self.outputs[k] for k in ends]
                 if values:
                     kept = sorted({*kept, *ends})
                 stretch = Stretch(self)
@@ -215,12 +213,11 @@ class Trace(Writes):
             self.why = "its program is being compiled"
             return None
         try:
-            result = bind(program, parts)
+            found, computed = program(parts)
         except Exception as error:  # of any kind: recording raises it again, or succeeds
             ending.fail(error)
             return None
         tree.hits += 1
-        found, computed = program.unflatten(result)
         fill(self, stretch, kept, computed, freed)
         return list(found)
 
@@ -288,9 +285,9 @@ class Trace(Writes):
 
     def _note(self, what: str) -> None:
         """Log how it ended, with all of its segments."""
-        policy, ended = self.policy, self.ended
-        count = sum([s.work * n for s, n in list(ended.items())], len(self.path) - 1)
-        segments = sum(ended.values()) + (len(self.path) > 1)
+        policy, ended = self.policy, list(self.ended.items())
+        count = sum([s.work * n for s, n in ended], len(self.path) - 1)
+        segments = sum([n for _, n in ended]) + (len(self.path) > 1)
         if segments > 1 and what == "replayed":
             what += f", in {segments} segments"
         if policy.due > policy.begun:
@@ -347,9 +344,11 @@ def _begun(
 ) -> Trace | None:
     """A trace with a root of this key; None where nothing is traced."""
     hooks = any([pair is not UNCHANGED for pair in state.saved_hooks])
-    if hooks or not is_unobserved(state.__dict__.get) or jaxapi.is_tracing():
+    if hooks or not state.replaying or state.inference is not None or is_observed():
         return None
-    context = trace_context()
+    if jaxapi.is_tracing():
+        return None
+    context = jaxapi.trace_context()
     settings = settings_number(context)
     root = root_of((settings, *key), code, name, taken) if settings else None
     if root is None or root.policy.backs_off():

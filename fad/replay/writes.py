@@ -27,7 +27,7 @@ from fad.core.level import state
 from fad.core.tensor import Lazy, Meta, Tensor, storage_of, take_over
 from fad.core.types import Operand, Operation
 from fad.replay.buffer import Buffer
-from fad.replay.inputs import Past, copy_known, handle_of, out_of_date
+from fad.replay.inputs import Past, copy_known, handle_of, out_of_date, version_at
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.aliases import Link, link_of
@@ -94,8 +94,7 @@ class Writes(Buffer):
             return False  # the state that it has comes from another level
         if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
             return False  # a trace of an inner level may have it for an input
-        storage = meta.storage
-        if storage.data is not None or storage.peers:
+        if meta.storage.data is not None or meta.storage.peers:
             return False
         return meta.link is None and _has_no_hooks(meta) and _has_state(root)
 
@@ -167,14 +166,9 @@ class Writes(Buffer):
 
     def inputs_changed(self) -> bool:
         """Whether an input was written to, other than by operations of this trace."""
-        for given in self.inputs:
-            a = given.argument
-            meta = a.meta if type(a) is Tensor else None
-            if meta is None or type(meta) is Past:
-                continue
-            if meta.storage.version != given.version:
-                return True
-        return False
+        kinds = [type(getattr(given.argument, "meta", None)) for given in self.inputs]
+        given = [x for x, kind in zip(self.inputs, kinds, strict=True) if kind is not Past]
+        return any([version_at(x.argument) != x.version for x in given])
 
     def saves_stale(self, stretch: Stretch) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
