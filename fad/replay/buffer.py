@@ -33,6 +33,7 @@ In the tree of traces, such an operation is one whose outputs have the layout `F
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
@@ -42,7 +43,7 @@ import numpy as np
 
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
-from fad.core.level import Level, bodies, state
+from fad.core.level import MODES, Level, bodies, state
 from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, new_tensor
 from fad.core.types import Operand, Operation, Outputs
 from fad.replay.inputs import Input, is_value, look
@@ -53,6 +54,10 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.edges import edge_to_operation
 from fad.tape.graph import Node
 from fad.tape.recorder import ROOT, RecordingLevel
+
+# Modes with which operations are recorded: grad and forward modes, hooks for saved values, replay.
+_RECORDING = "watermark base_watermark saved_hooks tangents_off inference replaying".split()
+_recording = operator.itemgetter(*_RECORDING)
 
 
 class Buffer:
@@ -86,7 +91,9 @@ class Buffer:
         self.name: str = root.name
         self.thread_state = state.__dict__  # compared by identity: that of its thread
         self.context = context
-        self.recording = _recording(state.__dict__.get)
+        for name in _RECORDING:  # a new thread does not have them all
+            self.thread_state.setdefault(name, MODES[name])
+        self.recording = _recording(self.thread_state)
         self.policy: Policy = root.policy
         self.ended: dict[State, int] = {}
 
@@ -156,17 +163,27 @@ class Buffer:
         elif self.path[-1].cuts and (self.is_new or not self.flush()):
             self.materialize()
             return None
-        out = None
+        out: Outputs = None
         self.busy = True
         try:
-            out = self._appended(op, args, own)
+            at = next_state(self, op, args, own)
+            if not isinstance(at, str):
+                level, first, outs = ROOT if at.untracked else self.level, at.first, []
+                for k, aval in enumerate(at.avals):
+                    outs.append(lazy_tensor(level, Lazy(aval, self, first + k), at.requires[k], k))
+                    if at.untracked:
+                        outs[k]._aux = outs[k]._node = None
+                if not self.done:
+                    self.outputs.extend(outs)
+                    self.path.append(at)
+                    out = outs[0] if at.single else tuple(outs)
         finally:
             self.busy = False
-            if out is None or type(out) is str:
+            if out is None:
                 self._forget_new()
-        if type(out) is str:
+        if isinstance(at, str):
             if tracked:
-                self.why = self.why or f"{op.name}: {out}"
+                self.why = self.why or f"{op.name}: {at}"
                 self.materialize()
             return None
         if self.done:  # a finalizer has changed a mode
@@ -174,24 +191,6 @@ class Buffer:
             if out is None or (out if type(out) is Tensor else out[0])._lazy is not None:
                 return None  # it was materialized without this operation
         return out
-
-    def _appended(self, op: Operation, args: Sequence[Operand], own: int) -> Outputs:
-        """The lazy outputs of an operation; or why it cannot be deferred; None if nothing is any more."""
-        at = next_state(self, op, args, own)
-        if isinstance(at, str):
-            return at
-        level, first = ROOT if at.untracked else self.level, at.first
-        outs = [lazy_tensor(level, Lazy(at.avals[0], self, first), at.requires[0], 0)]
-        for k in range(1, len(at.avals)):
-            outs.append(lazy_tensor(level, Lazy(at.avals[k], self, first + k), at.requires[k], k))
-        if at.untracked:
-            for t in outs:
-                t._aux = t._node = None
-        if self.done:
-            return None
-        self.outputs[at.first :] = outs
-        self.path.append(at)
-        return outs[0] if at.single else tuple(outs)
 
     def _forget_new(self) -> None:
         """Drop the inputs and outputs of an operation that is not appended."""
@@ -206,11 +205,9 @@ class Buffer:
         modes = state.__dict__
         if self.done or modes is not self.thread_state or bodies.traced:
             return False
-        return (
-            self.recording == _recording(modes.get)
-            and self.context == trace_context()
-            and not is_observed()
-        )
+        if anomaly.watch or checks_numbers():
+            return False
+        return self.recording == _recording(modes) and self.context == trace_context()
 
     # Untracked outputs
 
@@ -259,24 +256,6 @@ def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
     """The outputs of an untracked operation."""
     out = at.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
     return tuple([new_tensor(o, ROOT) for o in ((out,) if at.single else out)])
-
-
-def _recording(mode: Callable[..., Any]) -> tuple[Any, ...]:
-    """Modes with which operations are recorded: grad and forward modes, and hooks for saved values; and
-    whether they are replayed.
-    """
-    return (
-        mode("watermark", -1),  # a name that is not there has its default
-        mode("base_watermark", -1),
-        mode("saved_hooks", ()),
-        mode("tangents_off", -1),
-        mode("replaying", True) and mode("inference") is None,
-    )
-
-
-def is_observed() -> bool:
-    """Whether anomaly mode, or JAX's checks, look at single operations."""
-    return bool(anomaly.watch) or checks_numbers()
 
 
 def _edge_of(given: Input) -> tuple[Node, int] | None:

@@ -40,7 +40,6 @@ from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Tensor
 from fad.core.types import Operand, Outputs, PyTree, Value
-from fad.replay.buffer import is_observed
 from fad.replay.inputs import is_untouched, look, outer_level_defers
 from fad.replay.policy import at_once, is_step_due
 from fad.replay.program_node import fill, parts_of
@@ -48,6 +47,7 @@ from fad.replay.settings import settings_number
 from fad.replay.states import referenced, root_of, tree
 from fad.replay.stretch import Cells, Places, Stretch
 from fad.replay.writes import Writes
+from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 from fad.tape.saved import UNCHANGED
 
@@ -344,9 +344,9 @@ def _begun(
 ) -> Trace | None:
     """A trace with a root of this key; None where nothing is traced."""
     hooks = any([pair is not UNCHANGED for pair in state.saved_hooks])
-    if hooks or not state.replaying or state.inference is not None or is_observed():
+    if hooks or not state.replaying or state.inference is not None or anomaly.watch:
         return None
-    if jaxapi.is_tracing():
+    if jaxapi.checks_numbers() or jaxapi.is_tracing():
         return None
     context = jaxapi.trace_context()
     settings = settings_number(context)
