@@ -399,6 +399,17 @@ def cube(x: Any) -> Any:
     return fnp.sum(fnp.sin(x) * x**3 * 2.0 + 1.0)
 
 
+def chain(length: int) -> Callable[[Any], Any]:
+    """A loop of so many iterations, of two operations each."""
+
+    def f(x: Any) -> Any:
+        for _ in range(length):
+            x = fnp.sin(x) * 0.9
+        return fnp.sum(x)
+
+    return f
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "arithmetic": cube,
     "views": lambda x: fnp.sum((x.reshape(2, 2).T @ x.reshape(2, 2)) ** 2) + x[1:-1].sum(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections.abc import Callable
@@ -202,11 +203,31 @@ def with_another_step(n: Nets) -> Any:
     return [fake, other, apart]
 
 
+def a_pass_in_a_pass(n: Nets) -> Any:
+    """A hook goes back through what the pass that calls it needs, or has not reached yet."""
+    found = []
+    for both, inside in itertools.product((False, True), repeat=2):
+        h = fnp.sin(n.e)
+        first, second = fnp.sum(h * n.e), fnp.sum(h * 3.0)
+        float(second)  # a stretch ends
+        parts = [first, second][: 1 + both]
+
+        def hook(_: Any, parts: list[Any] = parts if inside else []) -> None:
+            for part in parts:
+                part.backward(retain_graph=both and part is parts[0])
+
+        total = sum(parts) * 2.0
+        total.register_hook(hook)
+        found.append(outcome(total.backward))
+    return found
+
+
 PROGRAMS: list[Callable[[Nets], Any]] = [
     *[of_gan, of_three_parts, to_one_leaf, after_a_read, of_several_outputs, freed_before],
     *[kept_graph, written_between, others_written_between],
     *[first_once_more, second_once_more, nodes_are_read],
     *[hooks, by_grad, in_place_on_it, never_differentiated, with_another_step],
+    a_pass_in_a_pass,
 ]
 
 
