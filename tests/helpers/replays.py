@@ -281,6 +281,29 @@ def outcome(run: Callable[[], Any]) -> Any:
         return f"{type(error).__name__}: {said}"
 
 
+def outcomes(*values: Any) -> list[Any]:
+    """The values as data, or the errors of reading them."""
+    return [outcome(lambda v=v: v) for v in values]
+
+
+class Outside:
+    """What functions find outside of themselves, and what they leave there."""
+
+    def __init__(self) -> None:
+        self.rows = fad.tensor(np.arange(12, dtype=np.float32).reshape(3, 4) / 7.0)
+        self.buffer = fad.tensor(np.full(4, 0.7, np.float32))
+        self.leaf = fad.tensor(np.full(4, 0.3, np.float32), requires_grad=True)
+        self.kept: list[Any] = []
+        self.log: list[Any] = []
+
+    def after(self, run: Callable[[], Any]) -> list[Any]:
+        """What ``run()`` gives, and leaves here."""
+        found = outcome(run)
+        assert all([v._lazy is None for v in self.kept if isinstance(v, fad.Tensor)])
+        left = (self.rows, self.buffer, self.leaf.grad, *self.kept)
+        return [found, *self.log, *outcomes(*left)]
+
+
 def law(
     run: Callable[[], Any],
     replayed: bool | None = None,

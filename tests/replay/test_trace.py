@@ -25,6 +25,7 @@ from replays import (
     off,
     one_mode,
     outcome,
+    outcomes,
     same,
 )
 
@@ -260,7 +261,7 @@ def run(name, transform):
         log = []
         found = outcome(lambda: TRANSFORMS[transform](lambda x: FUNCTIONS[name][0](x, log))(X))
         assert all([v._lazy is None for v in log if isinstance(v, fad.Tensor)])
-        return [found, *[outcome(lambda v=v: v) for v in log]]
+        return [found, *outcomes(*log)]
 
     return call
 

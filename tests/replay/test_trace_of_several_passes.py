@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 from lines import at_finalizers
-from replays import assert_idle, assert_interrupts, info, law, off, outcome, replay, single_runs
+from replays import (
+    assert_idle,
+    assert_interrupts,
+    info,
+    law,
+    off,
+    outcome,
+    outcomes,
+    replay,
+    single_runs,
+)
 
 import fad
 import fad.numpy as fnp
@@ -239,10 +249,10 @@ def results(program: Callable[[Nets], Any], nets: Nets, around: Any = nullcontex
             return program(nets)
 
     found = outcome(run)
-    grads = [outcome(lambda p=p: p.grad) for p in nets.leaves]
+    grads = outcomes(*[p.grad for p in nets.leaves])
     for p in nets.leaves:
         p.grad = None
-    return found, grads, [outcome(p.detach) for p in nets.leaves]
+    return found, grads, outcomes(*[p.detach() for p in nets.leaves])
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)

@@ -14,6 +14,7 @@ from functions import Product
 from lines import at_finalizers
 from replays import (
     TRANSFORMS,
+    Outside,
     assert_interrupts,
     in_thread,
     info,
@@ -30,17 +31,6 @@ import fad.numpy as fnp
 
 X = np.linspace(-1.0, 1.0, 4).astype(np.float32)
 pytestmark = pytest.mark.usefixtures("cleared_caches")
-
-
-class Outside:
-    """What the functions find outside of themselves, and what they leave there."""
-
-    def __init__(self) -> None:
-        rows = np.arange(12, dtype=np.float32).reshape(3, 4) / 7.0
-        self.rows = fad.tensor(rows)
-        self.buffer = fad.tensor(np.zeros(4, np.float32))
-        self.leaf = fad.tensor(np.full(4, 0.3, np.float32), requires_grad=True)
-        self.kept: list[Any] = []
 
 
 Body = Callable[[Outside, Any], Any]
@@ -259,10 +249,7 @@ def of_body(body: Body, transform: str) -> Callable[[], Any]:
 
     def call() -> Any:
         o = Outside()
-        found = outcome(lambda: TRANSFORMS[transform](lambda x: body(o, x))(fad.tensor(X)))
-        assert all([v._lazy is None for v in o.kept if isinstance(v, fad.Tensor)])
-        left = [o.rows, o.buffer, o.leaf.grad, *o.kept]
-        return [found, *[outcome(lambda v=v: v) for v in left]]
+        return o.after(lambda: TRANSFORMS[transform](lambda x: body(o, x))(fad.tensor(X)))
 
     return call
 
