@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from contextlib import suppress
 
@@ -202,6 +203,29 @@ def test_operations_of_finalizers_in_the_middle_of_a_call(part, mode):
             if moments.over:
                 break
     assert not made and at > 50
+
+
+@pytest.mark.parametrize("operation", [operator.mul, operator.imul])
+def test_a_finalizer_that_flushes_in_the_middle_of_an_operation(operation):
+    """It records what is deferred then, and with that the operation, also if it is a write."""
+    w, places = leaf(X), iter(range(1, 1000))
+
+    def run(place=0):
+        w.grad, y = None, w * 2.0
+        with at_finalizers(place, flush) as moments:
+            y = operation(y, w)
+        assert not moments.reached or y._lazy is None
+        y.sum().backward()
+        return moments.reached, outcome(lambda: (y, w.grad))
+
+    with off():
+        expected = run()
+    for _ in range(TIMES):
+        assert run() == expected
+    assert hits() > 0
+    while run(next(places)) == (True, expected[1]):
+        assert run() == expected
+    assert run(next(places)) == expected and next(places) > 50
 
 
 FINALIZERS = {
