@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import jax
 import numpy as np
 import pytest
 from functions import Product
-from lines import at_finalizers
 from replays import (
     TRANSFORMS,
     Outside,
@@ -19,7 +17,6 @@ from replays import (
     in_thread,
     info,
     law,
-    off,
     one_mode,
     outcome,
     replay,
@@ -342,24 +339,4 @@ def test_interrupts():
         f = lambda x: of_rows(o, x) + filled_with_untracked(Outside(), x) + nested(o, x)
         return [fad.grad(f)(X), o.kept]
 
-    rng = random.Random(0)
-    assert_interrupts(run, [rng.randrange(1, 6000) for _ in range(60)])
-
-
-def test_finalizers_that_read(full):
-    outside = Outside()
-
-    def f(x: Any) -> Any:
-        made = []
-        y = outside.rows[1] * 2.0
-        with at_finalizers(number, lambda: made.append([(y * 3.0).tolist(), (y * x).shape])):
-            z = fnp.sin(outside.rows[0]) + y
-            out = fnp.sum(x * z * y)
-        return out
-
-    number = 0
-    with off():
-        expected = outcome(lambda: fad.grad(f)(X))
-    with replay("at once"):
-        for number in range(1, 900, 1 if full else 23):
-            assert outcome(lambda: fad.grad(f)(X)) == expected, number
+    assert_interrupts(run, 60)
