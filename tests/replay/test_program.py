@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -90,14 +90,14 @@ def of_shapes(k: int) -> None:
 
 def context(k: int) -> AbstractContextManager[Any]:
     """The settings of JAX that number k stands for."""
-    kind, n = k % 4, k // 4
-    if kind == 0:
-        return jax.numpy_rank_promotion(("allow", "warn", "raise")[n % 3])
-    if kind == 1:
-        return jax.default_matmul_precision(("float32", "bfloat16", "tensorfloat32")[n % 3])
-    if kind == 2:
-        return jax.numpy_dtype_promotion(("standard", "strict")[n % 2])
-    return jax.default_device(jax.devices()[n % len(jax.devices())])
+    kinds: list[tuple[Callable[..., Any], Sequence[Any]]] = [
+        (jax.numpy_rank_promotion, ("allow", "warn", "raise")),
+        (jax.default_matmul_precision, ("float32", "bfloat16", "tensorfloat32")),
+        (jax.numpy_dtype_promotion, ("standard", "strict")),
+        (jax.default_device, jax.devices()),
+    ]
+    setting, values = kinds[k % 4]
+    return setting(values[k // 4 % len(values)])
 
 
 def of_contexts(k: int) -> None:
