@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import random
 import re
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -281,6 +282,29 @@ def outcome(run: Callable[[], Any]) -> Any:
         return f"{type(error).__name__}: {said}"
 
 
+def outcomes(*values: Any) -> list[Any]:
+    """The values as data, or the errors of reading them."""
+    return [outcome(lambda v=v: v) for v in values]
+
+
+class Outside:
+    """What functions find outside of themselves, and what they leave there."""
+
+    def __init__(self) -> None:
+        self.rows = fad.tensor(np.arange(12, dtype=np.float32).reshape(3, 4) / 7.0)
+        self.buffer = fad.tensor(np.full(4, 0.7, np.float32))
+        self.leaf = fad.tensor(np.full(4, 0.3, np.float32), requires_grad=True)
+        self.kept: list[Any] = []
+        self.log: list[Any] = []
+
+    def after(self, run: Callable[[], Any]) -> list[Any]:
+        """What ``run()`` gives, and leaves here."""
+        found = outcome(run)
+        assert all([v._lazy is None for v in self.kept if isinstance(v, fad.Tensor)])
+        left = (self.rows, self.buffer, self.leaf.grad, *self.kept)
+        return [found, *self.log, *outcomes(*left)]
+
+
 def law(
     run: Callable[[], Any],
     replayed: bool | None = None,
@@ -320,8 +344,9 @@ def in_steps(step: Callable[..., Any], *values: Any, count: int = 14) -> Callabl
     return run
 
 
-def assert_interrupts(run: Callable[[], Any], places: Iterable[int]) -> None:
-    """After an interrupt at any of these places ``run()`` gives what it gives without replay."""
+def assert_interrupts(run: Callable[[], Any], count: int, last: int = 6000) -> None:
+    """After an interrupt at any of so many places ``run()`` gives what it gives without replay."""
+    places = random.Random(0).sample(range(1, last), count)
     with off():
         expected = outcome(run)
     with replay("at once"):
@@ -397,6 +422,17 @@ class Table(dict[str, tuple[Callable[[], Any], Any]]):
 
 def cube(x: Any) -> Any:
     return fnp.sum(fnp.sin(x) * x**3 * 2.0 + 1.0)
+
+
+def chain(length: int) -> Callable[[Any], Any]:
+    """A loop of so many iterations, of two operations each."""
+
+    def f(x: Any) -> Any:
+        for _ in range(length):
+            x = fnp.sin(x) * 0.9
+        return fnp.sum(x)
+
+    return f
 
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from functions import TimesExp
 from helpers import assert_close, leaf
-from replays import in_steps, law, off, outcome, same
+from replays import in_steps, law, off, outcome, outcomes, same
 
 import fad
 import fad.numpy as fnp
@@ -297,7 +297,7 @@ class Graph:
         self.w.grad = self.b.grad = None
         self.seen.clear()
         failed = outcome(lambda: self.loss.backward(retain_graph=True, **options))
-        return [failed, *[outcome(lambda v=v: v) for v in (self.w.grad, self.b.grad, self.seen)]]
+        return [failed, *outcomes(self.w.grad, self.b.grad, self.seen)]
 
     def note(self, *args):
         """A hook."""

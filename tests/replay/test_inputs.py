@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import gc
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replays import TIMES, Table, hits, in_thread, info, law, outcome, same
+from replays import MODES, TIMES, Table, in_thread, info, law, one_mode, outcome
 
 import fad
 import fad.numpy as fnp
-from fad.replay import inputs
-from fad.replay import trace as traces
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 pytestmark = pytest.mark.usefixtures("fresh_traces")
@@ -102,6 +100,23 @@ def numbers_that_are_too_large():
     return [*[g(X, n) for n in range(TIMES)], outcome(lambda: g(X, 2**40))]
 
 
+@CALLS.row()
+def arguments_of_what_is_run_at_once_are_no_inputs():
+    """``small`` is an input of what takes it later."""
+    large = jnp.ones((20_000, 1))
+
+    def f(x, small, other):
+        fnp.multiply(small, large)
+        y = (x * other)[0] * small
+        return fnp.sum(y) / y.shape[0]
+
+    def call(other):
+        size = 1 + other
+        return fad.value_and_grad(f)(X, fad.tensor(jnp.ones(size)), fad.tensor(X * 2.0))
+
+    return in_turns(call)()
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_are_as_without_replay(name):
     law(*CALLS[name], calls=2)
@@ -111,12 +126,11 @@ def test_calls_are_as_without_replay(name):
 OPERANDS = [2.0, 2, X, fad.tensor([3.0, 1.0, 2.0, 4.0]), np.ones(4)]
 
 
-@pytest.mark.parametrize("first", OPERANDS, ids=repr)
-@pytest.mark.parametrize("second", OPERANDS, ids=repr)
-def test_operands_of_one_kind_are_not_taken_for_those_of_another(first, second):
+@pytest.mark.parametrize("pair", [*itertools.permutations(OPERANDS, 2)], ids=str)
+def test_operands_of_one_kind_are_not_taken_for_those_of_another(pair):
     """A Python int as exponent is part of the operation, an array is not."""
     g = fad.grad(lambda x, p: fnp.sum(fnp.sin(x) * p + fnp.power(fnp.cos(x), p)))
-    law(in_turns(lambda other: g(X - 1.2, second if other else first)), True, calls=1)
+    law(in_turns(lambda other: g(X - 1.2, pair[other])), True, 1, one_mode(str(pair)))
 
 
 FORMS = [
@@ -130,11 +144,12 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("forms", [*FORMS, *[(b, a) for a, b in FORMS]])
-def test_calls_of_one_form_are_not_taken_for_those_of_another(forms):
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("number", range(len(FORMS)))
+def test_calls_of_one_form_are_not_taken_for_those_of_another(number, swapped):
     x = jnp.arange(6.0).reshape(2, 3)
-    g = fad.value_and_grad(lambda x, k: (forms[k](x * 2.0) ** 2).sum())
-    law(in_turns(lambda other: g(x, int(other))), True, calls=1)
+    g = fad.value_and_grad(lambda x, k: (FORMS[number][k](x * 2.0) ** 2).sum())
+    law(in_turns(lambda other: g(x, other ^ swapped)), True, 1, [MODES[(number + swapped) % 2]])
 
 
 def _view_of(change):
@@ -192,70 +207,3 @@ def test_operands_are_brought_up_to_date(kind, on_tape):
 
     found = law(in_turns(call), True, calls=1)
     assert isinstance(found[-2], str) == (kind == "deferred error")
-
-
-def test_an_operand_that_a_finalizer_uses_is_not_taken_for_another(monkeypatch):
-    """The shape of the result is that of its own operand."""
-    w, other = fad.tensor(X, requires_grad=True), fad.tensor(jnp.ones(2), requires_grad=True)
-    wide = jnp.ones((3, 4))
-    known, armed = inputs.small_aval, []
-
-    def interrupted(value):
-        if armed and value is armed[0]:
-            armed.clear()
-            fnp.sin(other)  # as the garbage collector may run it
-        return known(value)
-
-    monkeypatch.setattr(inputs, "small_aval", interrupted)
-    with fad.autograd.compiled(wait=True):
-        for again in IN_TURNS:
-            for a in (X, wide):
-                h = fnp.sin(w)
-                armed[:] = [a] if again else []
-                y = h * a
-                assert y.shape == jnp.broadcast_shapes(a.shape, X.shape)
-                (g,) = fad.autograd.grad(fnp.sum(y), w)
-                same(g, jnp.cos(X) * (a if a.ndim == 1 else jnp.full(4, 3.0)))
-            fad.autograd.grad(fnp.sum(fnp.sin(other)), other)
-    assert hits() > 0
-
-
-def test_a_finalizer_while_inputs_are_captured(monkeypatch):
-    """The collector runs one that appends to the same trace, between two lines."""
-    added, armed, side = traces.Trace.add, [], []
-
-    def add(trace, given):
-        if armed:
-            armed.clear()
-            gc.collect()
-        return added(trace, given)
-
-    monkeypatch.setattr(traces.Trace, "add", add)
-
-    class Finalized:
-        def __init__(self, y):
-            self.own, self.y = self, y
-
-        def __del__(self):
-            side.append(fnp.sin(self.y))
-
-    def f(x, c, d, finalizer):
-        y = x * 2.0
-        if finalizer:
-            Finalized(y)
-            armed.append(1)
-        z = y * c
-        armed.clear()
-        return (z * d).sum()
-
-    g = fad.value_and_grad(f)
-    gc.disable()
-    try:
-        for finalizer in IN_TURNS:
-            expected = 2.0 * (X + 1.0) * (X + 2.0)
-            same(g(X, X + 1.0, X + 2.0, finalizer), ((X * expected).sum(), expected))
-    finally:
-        gc.enable()
-    assert len(side) == TIMES
-    for t in side:
-        same(t, jnp.sin(X * 2.0))

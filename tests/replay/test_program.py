@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import ROOT
-from replays import assert_bits, clear, info, last_trace, off, outcome
+from replays import assert_bits, chain, clear, info, last_trace, off, outcome
 
 import fad
 import fad.numpy as fnp
@@ -90,14 +90,14 @@ def of_shapes(k: int) -> None:
 
 def context(k: int) -> AbstractContextManager[Any]:
     """The settings of JAX that number k stands for."""
-    kind, n = k % 4, k // 4
-    if kind == 0:
-        return jax.numpy_rank_promotion(("allow", "warn", "raise")[n % 3])
-    if kind == 1:
-        return jax.default_matmul_precision(("float32", "bfloat16", "tensorfloat32")[n % 3])
-    if kind == 2:
-        return jax.numpy_dtype_promotion(("standard", "strict")[n % 2])
-    return jax.default_device(jax.devices()[n % len(jax.devices())])
+    kinds: list[tuple[Callable[..., Any], Sequence[Any]]] = [
+        (jax.numpy_rank_promotion, ("allow", "warn", "raise")),
+        (jax.default_matmul_precision, ("float32", "bfloat16", "tensorfloat32")),
+        (jax.numpy_dtype_promotion, ("standard", "strict")),
+        (jax.default_device, jax.devices()),
+    ]
+    setting, values = kinds[k % 4]
+    return setting(values[k // 4 % len(values)])
 
 
 def of_contexts(k: int) -> None:
@@ -113,8 +113,8 @@ def of_contexts(k: int) -> None:
 
 KINDS: dict[str, tuple[Callable[[int], None], int, int]] = {
     # what is done; how often, and with --full
-    "structures": (of_structures, 30, 6_000),
-    "shapes": (of_shapes, 10, 2_000),
+    "structures": (of_structures, 15, 6_000),
+    "shapes": (of_shapes, 6, 2_000),
     "contexts": (of_contexts, 10, 200),
 }
 
@@ -178,7 +178,7 @@ def test_programs_are_right_after_the_caches_were_cleared() -> None:
 # The end of a process while programs may still be compiling.
 
 PRELUDE = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 import jax, jax.numpy as jnp
 import fad, fad.numpy as fnp
 X = jnp.array([0.5, 1.0, 1.5])
@@ -209,35 +209,35 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120.0)
 
 
-ENDS = {
-    "at once": "work(3)\n",
-    "after more calls": "work(8)\n",
-    "sys.exit in a transform": "work(3)\nfad.grad(lambda x: [f(x), sys.exit(0)])(X)\n",
-    "in a thread": "t = threading.Thread(target=work, args=(3,))\nt.start()\nt.join()\n",
-    "in the middle of a trace": "w = fad.tensor(X, requires_grad=True)\nwork(3)\nloss = f(w)\n",
-    "at exit": "import atexit\natexit.register(work, 3)\nwork(3)\n",
-    "os._exit": "work(3)\nos._exit(0)\n",
+ENDS = {  # each with the exception that ends it
+    "after a thread, in the middle of a trace": (
+        "t = threading.Thread(target=work, args=(3,))\nt.start()\nt.join()\n"
+        "w = fad.tensor(X, requires_grad=True)\nwork(3)\nloss = f(w)\n",
+        "",
+    ),
+    "after more calls, and at exit": (
+        "import atexit\natexit.register(work, 3)\nwork(8)\n",
+        "",
+    ),
+    "sys.exit in a transform": ("work(3)\nfad.grad(lambda x: [f(x), sys.exit(0)])(X)\n", ""),
+    "os._exit": ("work(3)\nos._exit(0)\n", ""),
+    "an exception": ("work(3)\nfad.grad(lambda x: f(x) / (1 // 0))(X)\n", "ZeroDivisionError"),
 }
-
-
-@pytest.mark.parametrize("how", ENDS)
-def test_a_process_that_ends(how: str) -> None:
-    done = run(ENDS[how])
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
 
 
 def last_line(errors: str) -> str:
     """The last line but for the note on frames that are not shown."""
-    return [line for line in errors.strip().splitlines() if not line.startswith("(")][-1]
+    return ["", *[line for line in errors.splitlines() if not line.startswith("(")]][-1]
 
 
-@pytest.mark.parametrize(
-    "code", ["raise ZeroDivisionError\n", "fad.grad(lambda x: f(x) / (1 // 0))(X)\n"]
-)
-def test_a_process_that_ends_with_an_exception(code: str) -> None:
-    done = run("work(3)\n" + code)
-    assert done.returncode == 1 and "ZeroDivisionError" in last_line(done.stderr)
-    assert done.stderr.count("Traceback") == 1 and "Exception ignored" not in done.stderr
+@pytest.mark.parametrize("how", ENDS)
+def test_a_process_that_ends(how: str) -> None:
+    code, error = ENDS[how]
+    done = run(code)
+    assert (done.returncode, done.stdout) == (bool(error), "")
+    assert last_line(done.stderr).partition(":")[0] == error, done.stderr
+    assert done.stderr.count("Traceback") == bool(error)
+    assert "Exception ignored" not in done.stderr
 
 
 FORKED = """
@@ -248,20 +248,12 @@ with fad.autograd.compiled(False):
 assert work(TIMES) == expected
 child = os.fork()
 if child == 0:
+    signal.alarm(20)  # ends it if it hangs
     before = fad.autograd.compiled.cache_info()["compiled"]
     same = work(6) == expected
     info = fad.autograd.compiled.cache_info()
     os._exit(0 if same and (info["compiled"], info["queued"]) == (before, 0) else 3)
-deadline = time.monotonic() + 15.0
-while True:
-    ended, status = os.waitpid(child, os.WNOHANG)
-    if ended:
-        break
-    if time.monotonic() > deadline:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        sys.exit("the child hangs")
-    time.sleep(0.02)
+status = os.waitpid(child, 0)[1]
 assert work(6) == expected
 sys.exit(os.waitstatus_to_exitcode(status))
 """
@@ -329,12 +321,8 @@ def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Program, "compile", later)
 
-    def f(x: Any) -> Any:
-        for _ in range(20):  # not new operations, so that the program is compiled in the background
-            x = fnp.sin(x) * x
-        return fnp.sum(x)
-
-    gradient = fad.grad(f)
+    # Its operations repeat, so that the program is compiled in the background.
+    gradient = fad.grad(chain(20))
     with off():
         expected = gradient(X)
     try:
@@ -351,17 +339,6 @@ def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.Mon
     assert fad.autograd.compiled.explain() != before
 
 
-def _chain(length: int) -> Callable[[Any], Any]:
-    """A gradient through so many iterations of a loop, of two operations each."""
-
-    def f(x: Any) -> Any:
-        for _ in range(length):
-            x = fnp.sin(x) * 0.9
-        return fnp.sum(x)
-
-    return fad.grad(f)
-
-
 @pytest.mark.parametrize(
     ("iterations", "call"), [(30, 2), (45, 18), (250, None)], ids=["short", "long", "segments"]
 )
@@ -370,7 +347,7 @@ def test_a_long_program_is_compiled_later(
 ) -> None:
     """When it has repeated as often as compiling takes; segments that repeat in a call count more often."""
     monkeypatch.setattr(policy, "RUNS", 16)
-    gradient, calls = _chain(iterations), 0
+    gradient, calls = fad.grad(chain(iterations)), 0
     with off():
         expected = gradient(X)
     while not info("compiled"):
@@ -386,7 +363,7 @@ def test_a_long_program_is_compiled_later(
     assert ": replayed" in last_trace()
 
 
-def test_the_segments_of_a_loop_are_the_same_wherever_it_begins() -> None:
+def test_the_segments_of_a_loop_are_the_same_wherever_it_begins(short_segments: None) -> None:
     """Few programs, though the loop is long and something comes before it."""
 
     def f(x: Any) -> Any:
@@ -401,4 +378,4 @@ def test_the_segments_of_a_loop_are_the_same_wherever_it_begins() -> None:
     with fad.autograd.compiled(wait=True):
         assert_bits([gradient(X) for _ in range(3)], [expected] * 3)
     # The first segment, those in the middle and the last one, which is another in the first call; both ways.
-    assert info("compiled") <= 8
+    assert info("compiled") <= 10

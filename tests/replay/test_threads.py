@@ -75,7 +75,7 @@ def test_programs_in_all_threads(names: tuple[str, ...], mode: str, full: bool) 
     def work(seed: int) -> None:
         draw = random.Random(seed)
         with replay(mode):
-            for k in range((20 if full else 2) * TIMES * min(len(names), 5)):
+            for k in range((40 if full else 1) * TIMES * min(len(names), 5)):
                 name = draw.choice(names)
                 assert outcome(PROGRAMS[name]) == expected[name], f"call {k}: {name}"
 

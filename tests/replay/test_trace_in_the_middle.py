@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import operator
 import threading
-from contextlib import suppress
 
 import jax.numpy as jnp
 import numpy as np
@@ -64,28 +64,6 @@ def test_an_interrupt_at_any_line_of_an_append_that_is_caught_changes_nothing():
         assert run(stop)[0] == run(0)[0] == expected
 
 
-def test_an_interrupt_at_any_line_of_a_step():
-    w = leaf(X)
-
-    def step():
-        w.grad = None
-        loss = fnp.tanh(w * jnp.ones((2, 4))).sum()
-        loss.backward()
-        return loss, w.grad
-
-    with off():
-        expected = outcome(step)
-    for _ in range(2 * TIMES):
-        assert outcome(step) == expected
-    with before_line(0, ENGINE, interrupt) as lines:
-        step()
-    assert hits() > 0 and lines.count > 30
-    for stop in range(1, lines.count, 3):
-        with suppress(KeyboardInterrupt), before_line(stop, ENGINE, interrupt):
-            step()
-        assert outcome(step) == expected
-
-
 def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
     w = leaf(X)
     f = ready(lambda: (w * 2.0, w * 3.0, w + 1.0, w * w))
@@ -132,9 +110,11 @@ def test_a_hook_of_a_finalizer_in_the_middle_of_a_flush_is_called(owner, name, m
     assert not armed and len(seen) == 1
 
 
-def test_interrupts_of_what_reads():
-    run = TRANSFORMS["grad of a read grad"](cube)
-    assert_interrupts(lambda: run(X), range(1, 2500, 83))
+@pytest.mark.parametrize("transform", ["grad of a read grad", "tape"])
+def test_interrupts(transform):
+    """Of what reads, and of steps."""
+    run = TRANSFORMS[transform](cube)
+    assert_interrupts(lambda: run(X), 50, 2500)
 
 
 @pytest.mark.parametrize("captured", [True, False])
@@ -204,6 +184,29 @@ def test_operations_of_finalizers_in_the_middle_of_a_call(part, mode):
     assert not made and at > 50
 
 
+@pytest.mark.parametrize("operation", [operator.mul, operator.imul])
+def test_a_finalizer_that_flushes_in_the_middle_of_an_operation(operation):
+    """It records what is deferred then, and with that the operation, also if it is a write."""
+    w, places = leaf(X), iter(range(1, 1000))
+
+    def run(place=0):
+        w.grad, y = None, w * 2.0
+        with at_finalizers(place, flush) as moments:
+            y = operation(y, w)
+        assert not moments.reached or y._lazy is None
+        y.sum().backward()
+        return moments.reached, outcome(lambda: (y, w.grad))
+
+    with off():
+        expected = run()
+    for _ in range(TIMES):
+        assert run() == expected
+    assert hits() > 0
+    while run(next(places)) == (True, expected[1]):
+        assert run() == expected
+    assert run(next(places)) == expected and next(places) > 50
+
+
 FINALIZERS = {
     "computes": (lambda y: y * 1.25, lambda y: y * 1.25),
     "writes down": (lambda y: (y * y).sum(), lambda y: (y * y).sum()),
@@ -215,17 +218,18 @@ FINALIZERS = {
 @pytest.mark.parametrize("where", ["transform", "nested", "step", "read", "without replay"])
 @pytest.mark.sweep("part", range(72), sample=1)
 def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
-    """It computes with values of the trace, or reads them, in the middle of all that fad does."""
+    """It computes with values of the trace, tracked or not, or reads them, wherever fad is."""
     kept, found = [], []
     act, wanted = FINALIZERS[what]
-    scales = [X + 1.0, X + 2.0]
-    w = leaf(X)
+    w, scales = leaf(X), fad.tensor(jnp.stack([X + 1.0, X + 2.0]))
 
     def f(x):
         y = x * 2.0
         for c in scales:
+            kept.append(c)
+            y = y * c
             kept.append(y)
-            y = y * c + c
+            y = y + c
             if where == "read":
                 y = y * fnp.sum(y).item()
         return (y * y).sum()
@@ -259,13 +263,11 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
 
     with off():
         expected, _ = run()
+    before = [np.asarray(bottom(y)) for y in kept]
     for _ in range(TIMES):
         assert run()[0] == expected
     number = max([run(0)[1] for _ in range(2 * TIMES)])  # less while something is compiled
     assert number > 500 and (where == "without replay" or hits() > 0)
-    first = X * X * 2.0 if program is step else X * 2.0
-    second = first * scales[0] + scales[0]
-    before = [first, second * jnp.sum(second) if where == "read" else second]
     for place in range(1 + part, number + 1, 72):
         assert run(place)[0] == expected, place
         for k, y in found:

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replays import TRANSFORMS, assert_bits, info, last_trace, off
+from replays import TRANSFORMS, assert_bits, chain, info, last_trace, off
 
 import fad
 import fad.numpy as fnp
@@ -40,12 +40,7 @@ def in_place(x: Any) -> Any:
     return fnp.sum(y * y)
 
 
-def repeated(x: Any) -> Any:
-    for _ in range(40):
-        x = fnp.sin(x) * 0.9
-    return fnp.sum(x)
-
-
+repeated = chain(40)
 OF_NET = ("grad", "value and grad", "jvp", "vmap", "jacfwd", "hessian", "vmap of grad")
 CALLS: dict[str, Callable[[], Any]] = {
     **{name: lambda name=name: TRANSFORMS[name](net)(X) for name in (*OF_NET, "jvp of grad")},

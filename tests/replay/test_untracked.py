@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +10,13 @@ import jax
 import numpy as np
 import pytest
 from functions import Product
-from lines import at_finalizers
 from replays import (
     TRANSFORMS,
+    Outside,
     assert_interrupts,
     in_thread,
     info,
     law,
-    off,
     one_mode,
     outcome,
     replay,
@@ -30,17 +28,6 @@ import fad.numpy as fnp
 
 X = np.linspace(-1.0, 1.0, 4).astype(np.float32)
 pytestmark = pytest.mark.usefixtures("cleared_caches")
-
-
-class Outside:
-    """What the functions find outside of themselves, and what they leave there."""
-
-    def __init__(self) -> None:
-        rows = np.arange(12, dtype=np.float32).reshape(3, 4) / 7.0
-        self.rows = fad.tensor(rows)
-        self.buffer = fad.tensor(np.zeros(4, np.float32))
-        self.leaf = fad.tensor(np.full(4, 0.3, np.float32), requires_grad=True)
-        self.kept: list[Any] = []
 
 
 Body = Callable[[Outside, Any], Any]
@@ -259,10 +246,7 @@ def of_body(body: Body, transform: str) -> Callable[[], Any]:
 
     def call() -> Any:
         o = Outside()
-        found = outcome(lambda: TRANSFORMS[transform](lambda x: body(o, x))(fad.tensor(X)))
-        assert all([v._lazy is None for v in o.kept if isinstance(v, fad.Tensor)])
-        left = [o.rows, o.buffer, o.leaf.grad, *o.kept]
-        return [found, *[outcome(lambda v=v: v) for v in left]]
+        return o.after(lambda: TRANSFORMS[transform](lambda x: body(o, x))(fad.tensor(X)))
 
     return call
 
@@ -355,24 +339,4 @@ def test_interrupts():
         f = lambda x: of_rows(o, x) + filled_with_untracked(Outside(), x) + nested(o, x)
         return [fad.grad(f)(X), o.kept]
 
-    rng = random.Random(0)
-    assert_interrupts(run, [rng.randrange(1, 6000) for _ in range(60)])
-
-
-def test_finalizers_that_read(full):
-    outside = Outside()
-
-    def f(x: Any) -> Any:
-        made = []
-        y = outside.rows[1] * 2.0
-        with at_finalizers(number, lambda: made.append([(y * 3.0).tolist(), (y * x).shape])):
-            z = fnp.sin(outside.rows[0]) + y
-            out = fnp.sum(x * z * y)
-        return out
-
-    number = 0
-    with off():
-        expected = outcome(lambda: fad.grad(f)(X))
-    with replay("at once"):
-        for number in range(1, 900, 1 if full else 23):
-            assert outcome(lambda: fad.grad(f)(X)) == expected, number
+    assert_interrupts(run, 60)

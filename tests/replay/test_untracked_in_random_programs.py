@@ -12,24 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from replays import MODES, TRANSFORMS, law, outcome
+from replays import MODES, TRANSFORMS, Outside, law, outcome
 
 import fad
 import fad.numpy as fnp
 
 FULL = settings.get_current_profile_name() == "full"
 X = np.linspace(-1.0, 1.0, 4).astype(np.float32)
-
-
-class Outside:
-    """What the program finds outside of the transform, and what it leaves there."""
-
-    def __init__(self) -> None:
-        self.rows = fad.tensor(np.arange(12, dtype=np.float32).reshape(3, 4) / 7.0)
-        self.buffer = fad.tensor(np.ones(4, np.float32))
-        self.leaf = fad.tensor(np.full(4, 0.3, np.float32), requires_grad=True)
-        self.kept: list[Any] = []
-        self.log: list[Any] = []
 
 
 def fitting(a: Any, b: Any) -> Any:
@@ -129,9 +118,7 @@ def call(program: Program, transform: str) -> Any:
         run(o, program, pool)
         return fnp.sum(pool[-1]) + fnp.sum(x * fnp.sum(pool[len(pool) // 2]))
 
-    found = outcome(lambda: TRANSFORMS[transform](f)(fad.tensor(X)))
-    left = [o.rows, o.buffer, o.leaf.grad, *o.kept]
-    return found, o.log, [outcome(lambda v=v: v) for v in left]
+    return o.after(lambda: TRANSFORMS[transform](f)(fad.tensor(X)))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -116,12 +116,8 @@ def test_steps_and_gradients_are_replayed(name):
 def test_a_long_loop_of_writes(short_segments):
     """More operations than fit into one segment; a view is alive where it is cut."""
     f = loss(lambda x: stencil(x, 12))
-    with off():
-        expected = outcome(lambda: fad.grad(f)(X))
-    with replay("at once"):
-        for _ in range(3):
-            assert outcome(lambda: fad.grad(f)(X)) == expected
-        assert "replayed, in 2 segments" in last_trace()
+    law(lambda: fad.grad(f)(X), True, calls=3, modes=["at once"])
+    assert "replayed, in 2 segments" in last_trace()
 
 
 OVERWRITTEN = {
@@ -276,16 +272,8 @@ def test_steps_are_as_without_replay(name):
 
 
 def test_random_programs_of_views_and_writes(pytestconfig):
-    """Values, versions, graphs, gradients and errors are those without replay."""
-    seed = pytestconfig.getoption("--seed")
-    for k in range(400 if pytestconfig.getoption("--full") else 5):
-        rng = random.Random(f"{seed} {k}")
-        lines = programs.Writer(rng, bool(k % 2)).program(rng.randint(2, 12))
-        law(lambda lines=lines: left_by(lines), calls=2, modes=MODES[1:])
-
-
-def test_random_programs_under_transforms(pytestconfig):
-    seed = pytestconfig.getoption("--seed")
+    """Values, versions, graphs, gradients and errors are those without replay, under transforms too."""
+    seed, full = pytestconfig.getoption("--seed"), pytestconfig.getoption("--full")
     args = [jnp.asarray(v) for v in programs.leaf_values(programs.REAL).values()]
     every = tuple(range(len(args)))
     checks = [
@@ -296,7 +284,11 @@ def test_random_programs_under_transforms(pytestconfig):
         ),
         lambda f: fad.grad(lambda x: written_outside(f, x, map(fad.asarray, args[1:])))(args[0]),
     ]
-    for k in range(60 if pytestconfig.getoption("--full") else 4):
+    for k in range(400 if full else 5):
+        rng = random.Random(f"{seed} {k}")
+        lines = programs.Writer(rng, bool(k % 2)).program(rng.randint(2, 12))
+        law(lambda lines=lines: left_by(lines), calls=2, modes=MODES[1:])
+    for k in range(60 if full else 4):
         rng = random.Random(f"{seed} {k} transforms")
         lines = programs.Writer(rng, True, programs.REAL).program(rng.randint(3, 10))
         f = programs.function_of(lines, fad, fnp)
@@ -335,7 +327,6 @@ def left_by(lines):
 
 def test_interrupts_leave_a_write_done_or_not_done():
     """After an interrupt anywhere, what was written is whole, and steps go on."""
-    rng = random.Random(0)
 
     def run():
         x = fad.tensor(X, requires_grad=True)
@@ -343,7 +334,7 @@ def test_interrupts_leave_a_write_done_or_not_done():
         (u**2).sum().backward()
         return u, x.grad, fad.grad(loss(stencil))(X)
 
-    assert_interrupts(run, [rng.randrange(1, 6000) for _ in range(60)])
+    assert_interrupts(run, 60)
 
 
 def test_finalizers_that_read_and_write(full):
