@@ -15,6 +15,7 @@ from fad.arrays.lists import Args, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, captured_by_jit, outlived
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
@@ -52,7 +53,7 @@ def with_bodies(op: Op) -> Function:
 
 def with_known_reducers(op: Op) -> Function:
     """``reduce_window``: JAX differentiates sums, maxima and minima, which it knows by the function and the
-    initial number.
+    initial number. Where that is not known, they begin with their neutral number, and it comes in afterwards.
     """
     ordinary = with_bodies(op)
     parameters = signature(op.jax_function)
@@ -64,9 +65,20 @@ def with_known_reducers(op: Op) -> Function:
             return ordinary(*args, **kwargs)
         # The function of JAX behind one whose derivative is mended, see NOTE [smooth] in `fad.arrays.smooth`.
         bound["computation"] = getattr(reducer, "__wrapped__", reducer)
-        bound["init_value"] = _number_of(start)
-        out = ordinary(**bound)
-        return as_tensors(out) if isinstance(start, Tensor) else out
+        bound["init_value"] = number = _number_of(start)
+        x, name = bound["operand"], getattr(reducer, "__name__", "")
+        neutral = _neutral(name, number, x)
+        if neutral is None:
+            out = ordinary(**bound)
+            return as_tensors(out) if isinstance(start, Tensor) else out
+        out = ordinary(**{**bound, "init_value": neutral})
+        if name == "add":  # in padding too there is the initial number
+            bound |= {
+                "operand": jnp.zeros(x.shape, x.dtype),
+                "init_value": np.ones((), x.dtype)[()],
+            }
+            return out + number * ordinary(**bound)
+        return _for_tensors(reducer)(out, number)
 
     return op.wrap(function)
 
@@ -78,6 +90,21 @@ def _number_of(x: PyTree) -> PyTree:
     value = x.value if isinstance(x, Tensor) and x.level is ROOT and not tracked else x
     known = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
     return np.asarray(value)[()] if known and value.ndim == 0 else x
+
+
+_NEUTRAL = {"add": 0.0, "max": -np.inf, "min": np.inf}
+
+
+def _neutral(name: str, start: PyTree, x: PyTree) -> PyTree:
+    """What windows of ``x`` may begin with in place of a number without a value; None: with that alone."""
+    unknown = isinstance(start, (Tensor, jax.Array)) and start.ndim == 0
+    dtype = getattr(x, "dtype", None)
+    if not unknown or name not in _NEUTRAL or dtype != start.dtype or not is_inexact(dtype):
+        return None
+    if name != "add" and jnp.issubdtype(dtype, np.complexfloating):
+        return None
+    number = np.asarray(_NEUTRAL[name], dtype)[()]
+    return None if np.isnan(number) else number  # in some dtypes there is no infinity
 
 
 def _is_function(x: object) -> bool:
