@@ -50,7 +50,7 @@ _ANYWHERE = {
         "A random key is no number and has no derivative: draw with it, fad.random.normal(key, shape); its "
         "integers are fad.random.key_data(key)"
     ),
-    r"arrays are valid indices\. Got Tensor": (
+    r"arrays are valid indices\. Got (Tensor|-?\d+$|True$|False$)": (
         "A JAX array takes no Tensor as an index: write fad.asarray(x)[i], in every transform"
     ),
     r"^Pred must be a scalar": "For a choice element by element write fad.numpy.where(condition, a, b)",
@@ -67,6 +67,9 @@ _INSIDE = {
     r"unsupported operand type.*'(list|tuple|dict)'|'(list|tuple|dict)' object has no attribute": (
         "An argument that is a list, tuple or dict is a pytree of separate Tensors: for one array pass "
         "fad.tensor([...]) or jax.numpy.array([...])"
+    ),
+    r"Using a non-tuple sequence for multidimensional indexing": (
+        "A Tensor takes a list as an index, of Tensors too: write fad.asarray(x)[[i, j]]"
     ),
     r"multiply sequence by non-int of type 'tuple'": (
         "A jvp rule of fad.custom_rules is given two tuples: def f_jvp(primals, tangents), then "
@@ -116,8 +119,8 @@ _READERS = {
         "fad.lax.dynamic_slice, or an array in place of the list",
     ),
     "numpy()": (
-        "write fad.numpy.f(x) instead of numpy.f(x), fad.from_jax(f)(x) for a plain JAX function f; NumPy "
-        "code runs there by jax.pure_callback alone"
+        "write fad.numpy.f(x) instead of numpy.f(x), fad.asarray(a)[i] for an array a, fad.from_jax(f)(x) "
+        "for a plain JAX function f; NumPy code runs there by jax.pure_callback alone"
     ),
     "format()": "write print(x), which shows shape and dtype, or return x and print it outside",
     "": (

@@ -11,6 +11,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
+from fad.errors import HostValueError
 from fad.errors.advice import advise
 
 
@@ -111,6 +112,22 @@ def test_a_tensor_as_the_index_of_an_array() -> None:
         assert "write fad.asarray(x)[i]" in notes(caught.value)
         found = fad.vmap(lambda i, a=array: fad.asarray(a)[i])(jnp.arange(3))
         assert found.shape == (3,)
+    with pytest.raises(IndexError) as caught:
+        VECTOR.array[fad.tensor(1)]
+    advise(caught.value)
+    assert "write fad.asarray(x)[i]" in notes(caught.value)
+
+
+def test_lists_of_tensors_as_the_index_of_an_array() -> None:
+    i = fad.tensor([0, 2])
+    for transform in (fad.vmap, fad.jit):
+        with pytest.raises(TypeError) as caught:
+            transform(lambda i: jnp.arange(3.0)[[i, i]])(i)
+        assert "write fad.asarray(x)[[i, j]]" in notes(caught.value)
+        with pytest.raises(HostValueError, match=r"fad.asarray\(a\)\[i\] for an array a"):
+            transform(lambda i: np.arange(3.0)[[i, i]])(i)
+        found = transform(lambda i: fad.asarray(jnp.arange(3.0))[[i, i]])(i)
+        assert found.shape == (2, 2)
 
 
 def test_where_a_library_of_jax_is_given_tensors_its_own_way_out_is_said() -> None:
