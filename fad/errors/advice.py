@@ -77,11 +77,19 @@ _INSIDE = {
     ),
 }
 
-# Libraries written in JAX, and what to write where one of them raises because it was given Tensors.
+# Libraries written in JAX, and what to write where one of them raises because it was given Tensors: the first
+# that took part, since those further down are used by those above.
 _LIBRARIES = {
+    "diffrax": "Write fad.from_jax(solve)(p), where solve calls diffrax and gives p to the vector field by "
+    "args: the field is code of JAX, and closes over no Tensor",
+    "flax": "Write fad.from_jax(model.apply)(variables, x); for nnx, fad.from_jax(lambda state, x: "
+    "nnx.merge(graph, state)(x))(state, x)",
+    "equinox": "Write fad.from_jax(lambda model, x: model(x))(model, x): a module is an argument, like "
+    "all that has Tensors in it. eqx.combine(params, rest) has its place inside of that function, or takes "
+    "is_leaf=lambda x: isinstance(x, fad.Tensor)",
     "optax": "In fad.jit write fad.from_jax(optimizer.update)(grads, memory, params), and "
     "fad.from_jax(optax.apply_updates). Elsewhere optax takes Tensors as they are, those that require grad "
-    "under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)"
+    "under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)",
 }
 
 # The same, where the line that raised matches too: pattern of the text, pattern of the line, what to write.
@@ -165,7 +173,7 @@ def advise(error: BaseException, inside: bool = False) -> None:
     if "Tensor" in text or "accepts only NDarrays" in text:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         names = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
-        found += [advice for name, advice in _LIBRARIES.items() if name in names]
+        found += [advice for name, advice in _LIBRARIES.items() if name in names][:1]
     for advice in found:
         if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)
