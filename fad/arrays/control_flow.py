@@ -53,7 +53,8 @@ def with_bodies(op: Op) -> Function:
 
 def with_known_reducers(op: Op) -> Function:
     """``reduce_window``: JAX differentiates sums, maxima and minima, which it knows by the function and the
-    initial number. Where that is not known, they begin with their neutral number, and it comes in afterwards.
+    initial number. With another one, or one that is not known, they begin with the number that JAX knows, and
+    it comes in afterwards.
     """
     ordinary = with_bodies(op)
     parameters = signature(op.jax_function)
@@ -70,15 +71,14 @@ def with_known_reducers(op: Op) -> Function:
         neutral = _neutral(name, number, x)
         if neutral is None:
             out = ordinary(**bound)
-            return as_tensors(out) if isinstance(start, Tensor) else out
-        out = ordinary(**{**bound, "init_value": neutral})
-        if name == "add":  # in padding too there is the initial number
-            bound |= {
-                "operand": jnp.zeros(x.shape, x.dtype),
-                "init_value": np.ones((), x.dtype)[()],
-            }
-            return out + number * ordinary(**bound)
-        return _for_tensors(reducer)(out, number)
+        else:
+            out = ordinary(**{**bound, "init_value": neutral})
+            number = number if isinstance(number, Tensor) else jnp.asarray(number, x.dtype)
+            if name == "add":  # in padding too there is the initial number
+                zeros, one = jnp.zeros(x.shape, x.dtype), np.ones((), x.dtype)[()]
+                number = number * ordinary(**{**bound, "operand": zeros, "init_value": one})
+            out = _for_tensors(reducer)(out, number)
+        return as_tensors(out) if isinstance(start, Tensor) else out
 
     return op.wrap(function)
 
@@ -96,15 +96,18 @@ _NEUTRAL = {"add": 0.0, "max": -np.inf, "min": np.inf}
 
 
 def _neutral(name: str, start: PyTree, x: PyTree) -> PyTree:
-    """What windows of ``x`` may begin with in place of a number without a value; None: with that alone."""
-    unknown = isinstance(start, (Tensor, jax.Array)) and start.ndim == 0
+    """What windows of ``x`` may begin with in place of another number; None: with ``start`` alone."""
     dtype = getattr(x, "dtype", None)
-    if not unknown or name not in _NEUTRAL or dtype != start.dtype or not is_inexact(dtype):
+    if name not in _NEUTRAL or np.ndim(start) > 0 or dtype is None or not is_inexact(dtype):
         return None
-    if name != "add" and jnp.issubdtype(dtype, np.complexfloating):
-        return None
+    is_complex = jnp.issubdtype(dtype, np.complexfloating)
+    fits = not is_complex if type(start) is float else getattr(start, "dtype", None) == dtype
+    if not fits or (is_complex and name != "add"):
+        return None  # JAX's own call, which refuses other dtypes
     number = np.asarray(_NEUTRAL[name], dtype)[()]
-    return None if np.isnan(number) else number  # in some dtypes there is no infinity
+    known = not isinstance(start, (Tensor, jax.Array))
+    # In some dtypes there is no infinity.
+    return None if np.isnan(number) or (known and start == number) else number
 
 
 def _is_function(x: object) -> bool:

@@ -350,7 +350,7 @@ def test_windows_have_the_derivatives_that_jax_knows(name: str, of: str) -> None
 
 
 @pytest.mark.parametrize("name", ["add", "max", "min"])
-def test_windows_that_begin_with_a_number_without_a_value(name: str) -> None:
+def test_windows_that_begin_with_another_number(name: str) -> None:
     def pooled(module: Any) -> Fn:
         def f(x: Any, start: Any) -> Any:
             reducer = getattr(module.lax, name)
@@ -377,6 +377,12 @@ def test_windows_that_begin_with_a_number_without_a_value(name: str) -> None:
         expected = (np.array(ahead) - np.array(behind)) / (2 * step)
         np.testing.assert_allclose(np.ravel(got), expected, rtol=1e-4, atol=1e-3)
     assert_close(fad.vmap(pooled(fad), (None, 0))(x, start[None]), value[None])
+    for known in (2.5, np.float32(2.5), start, fad.tensor(start)):
+        fixed = lambda x, known=known: pooled(fad)(x, known)
+        assert_close(fixed(x), value)
+        assert isinstance(fixed(x), fad.Tensor) == isinstance(known, fad.Tensor)
+        for transform in (fad.grad, lambda f: fad.jit(fad.grad(f))):
+            assert_close(transform(fixed)(x), gradients[0])
     captured += 10.0
     assert_close(f(x), pooled(jax)(x, start + 10.0))
     for wrong in (jnp.ones(2), jnp.int32(1)):
