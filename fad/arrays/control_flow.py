@@ -15,6 +15,7 @@ from fad.arrays.lists import Args, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
+from fad.core.dtypes import is_inexact
 from fad.core.level import bind, captured_by_jit, outlived
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
@@ -52,7 +53,8 @@ def with_bodies(op: Op) -> Function:
 
 def with_known_reducers(op: Op) -> Function:
     """``reduce_window``: JAX differentiates sums, maxima and minima, which it knows by the function and the
-    initial number.
+    initial number. With another one, or one that is not known, they begin with the number that JAX knows, and
+    it comes in afterwards.
     """
     ordinary = with_bodies(op)
     parameters = signature(op.jax_function)
@@ -64,8 +66,18 @@ def with_known_reducers(op: Op) -> Function:
             return ordinary(*args, **kwargs)
         # The function of JAX behind one whose derivative is mended, see NOTE [smooth] in `fad.arrays.smooth`.
         bound["computation"] = getattr(reducer, "__wrapped__", reducer)
-        bound["init_value"] = _number_of(start)
-        out = ordinary(**bound)
+        bound["init_value"] = number = _number_of(start)
+        x, name = bound["operand"], getattr(reducer, "__name__", "")
+        neutral = _neutral(name, number, x)
+        if neutral is None:
+            out = ordinary(**bound)
+        else:
+            out = ordinary(**{**bound, "init_value": neutral})
+            number = number if isinstance(number, Tensor) else jnp.asarray(number, x.dtype)
+            if name == "add":  # in padding too there is the initial number
+                zeros, one = jnp.zeros(x.shape, x.dtype), np.ones((), x.dtype)[()]
+                number = number * ordinary(**{**bound, "operand": zeros, "init_value": one})
+            out = _for_tensors(reducer)(out, number)
         return as_tensors(out) if isinstance(start, Tensor) else out
 
     return op.wrap(function)
@@ -78,6 +90,24 @@ def _number_of(x: PyTree) -> PyTree:
     value = x.value if isinstance(x, Tensor) and x.level is ROOT and not tracked else x
     known = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
     return np.asarray(value)[()] if known and value.ndim == 0 else x
+
+
+_NEUTRAL = {"add": 0.0, "max": -np.inf, "min": np.inf}
+
+
+def _neutral(name: str, start: PyTree, x: PyTree) -> PyTree:
+    """What windows of ``x`` may begin with in place of another number; None: with ``start`` alone."""
+    dtype = getattr(x, "dtype", None)
+    if name not in _NEUTRAL or np.ndim(start) > 0 or dtype is None or not is_inexact(dtype):
+        return None
+    is_complex = jnp.issubdtype(dtype, np.complexfloating)
+    fits = not is_complex if type(start) is float else getattr(start, "dtype", None) == dtype
+    if not fits or (is_complex and name != "add"):
+        return None  # JAX's own call, which refuses other dtypes
+    number = np.asarray(_NEUTRAL[name], dtype)[()]
+    known = not isinstance(start, (Tensor, jax.Array))
+    # In some dtypes there is no infinity.
+    return None if np.isnan(number) or (known and start == number) else number
 
 
 def _is_function(x: object) -> bool:

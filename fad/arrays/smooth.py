@@ -94,6 +94,12 @@ def for_real(function: Function, *slopes: Function) -> Function:
     return lambda *args: smooth(*args) if is_real(*args) else function(*args)
 
 
+def for_complex(function: Function, *slopes: Function) -> Function:
+    """`with_slopes`, where an argument is complex."""
+    smooth = with_slopes(function, *slopes)
+    return lambda *args: function(*args) if is_real(*args) else smooth(*args)
+
+
 def quotient(
     numerator: Callable[[int, Array], Array],
     coefficient: Callable[[int], float],

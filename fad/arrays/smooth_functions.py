@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fad.arrays.smooth import computed_as, for_real, is_real, with_rule, with_slopes
+from fad.arrays.smooth import computed_as, for_complex, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
@@ -200,16 +200,36 @@ def _sign(sign: Function) -> Function:
     return lambda x, /: sign(x) if is_real(x) else smooth(x)
 
 
-def _inverse_sinh_slope(_: Array, x: Array) -> Array:
+def _with_sign(slope: Array, other: Array, on_cut: Array) -> Array:
+    """A slope with the sign of ``1 / other``, which the value has, on a branch cut.
+
+    Which side of the cut the value is of, for either sign of zero, is left to XLA.
+    """
+    return jnp.where(on_cut & (jnp.real(slope * other) < 0), -slope, slope)
+
+
+def _inverse_sinh_slope(out: Array, x: Array) -> Array:
+    if not is_real(x):
+        slope = lax.rsqrt(1 + 1j * x) * lax.rsqrt(1 - 1j * x)
+        return _with_sign(slope, jnp.cosh(out), jnp.real(x) == 0)
     large = jnp.abs(x) > 1
     small = 1 / jnp.where(large, jnp.abs(x), 1)
     inner = jnp.where(large, 0, x)
     return jnp.where(large, small * lax.rsqrt(1 + small * small), lax.rsqrt(1 + inner * inner))
 
 
-def _inverse_cosh_slope(_: Array, x: Array) -> Array:
+def _inverse_cosh_slope(out: Array, x: Array) -> Array:
     """Two roots, not one of ``x * x - 1``, which has the wrong sign in half of the complex plane."""
-    return lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
+    slope = lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
+    return slope if is_real(x) else _with_sign(slope, jnp.sinh(out), jnp.imag(x) == 0)
+
+
+def _inverse_sine_slope(out: Array, x: Array) -> Array:
+    return _with_sign(lax.rsqrt(1 - x) * lax.rsqrt(1 + x), jnp.cos(out), jnp.imag(x) == 0)
+
+
+def _inverse_cosine_slope(out: Array, x: Array) -> Array:
+    return -_with_sign(lax.rsqrt(1 - x) * lax.rsqrt(1 + x), jnp.sin(out), jnp.imag(x) == 0)
 
 
 def _ldexp(ldexp: Function) -> Function:
@@ -333,13 +353,15 @@ def _kaiser(kaiser: Function) -> Function:
     return smooth
 
 
-_INVERSE_HYPERBOLIC: dict[str, Function] = {
-    "asinh": lambda f: for_real(f, _inverse_sinh_slope),
+_INVERSE: dict[str, Function] = {
+    "acos": lambda f: for_complex(f, _inverse_cosine_slope),
+    "asin": lambda f: for_complex(f, _inverse_sine_slope),
+    "asinh": lambda f: with_slopes(f, _inverse_sinh_slope),
     "acosh": lambda f: with_slopes(f, _inverse_cosh_slope),
 }
 IN_NUMPY: dict[str, Function] = {
-    **_INVERSE_HYPERBOLIC,
-    **{f"arc{name[1:]}": make for name, make in _INVERSE_HYPERBOLIC.items()},
+    **_INVERSE,
+    **{f"arc{name[1:]}": make for name, make in _INVERSE.items()},
     **dict.fromkeys(("float_power", "pow", "power"), smooth_power),
     **dict.fromkeys(("polyfit", "vander"), _with_powers),
     **dict.fromkeys(("divide", "true_divide"), _divide),
@@ -358,7 +380,7 @@ IN_NUMPY: dict[str, Function] = {
     "std": lambda f: _std(f, jnp.ones_like),
 }
 IN_LAX: dict[str, Function] = {
-    **_INVERSE_HYPERBOLIC,
+    **_INVERSE,
     "bessel_i0e": I0E,
     "bessel_i1e": I1E,
     "cumlogsumexp": _cumlogsumexp,

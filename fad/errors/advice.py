@@ -50,7 +50,7 @@ _ANYWHERE = {
         "A random key is no number and has no derivative: draw with it, fad.random.normal(key, shape); its "
         "integers are fad.random.key_data(key)"
     ),
-    r"arrays are valid indices\. Got Tensor": (
+    r"arrays are valid indices\. Got (Tensor|-?\d+$|True$|False$)": (
         "A JAX array takes no Tensor as an index: write fad.asarray(x)[i], in every transform"
     ),
     r"^Pred must be a scalar": "For a choice element by element write fad.numpy.where(condition, a, b)",
@@ -68,17 +68,28 @@ _INSIDE = {
         "An argument that is a list, tuple or dict is a pytree of separate Tensors: for one array pass "
         "fad.tensor([...]) or jax.numpy.array([...])"
     ),
+    r"Using a non-tuple sequence for multidimensional indexing": (
+        "A Tensor takes a list as an index, of Tensors too: write fad.asarray(x)[[i, j]]"
+    ),
     r"multiply sequence by non-int of type 'tuple'": (
         "A jvp rule of fad.custom_rules is given two tuples: def f_jvp(primals, tangents), then "
         "(x,), (t,) = primals, tangents"
     ),
 }
 
-# Libraries written in JAX, and what to write where one of them raises because it was given Tensors.
+# Libraries written in JAX, and what to write where one of them raises because it was given Tensors: the first
+# that took part, since those further down are used by those above.
 _LIBRARIES = {
+    "diffrax": "Write fad.from_jax(solve)(p), where solve calls diffrax and gives p to the vector field by "
+    "args: the field is code of JAX, and closes over no Tensor",
+    "flax": "Write fad.from_jax(model.apply)(variables, x); for nnx, fad.from_jax(lambda state, x: "
+    "nnx.merge(graph, state)(x))(state, x)",
+    "equinox": "Write fad.from_jax(lambda model, x: model(x))(model, x): a module is an argument, like "
+    "all that has Tensors in it. eqx.combine(params, rest) has its place inside of that function, or takes "
+    "is_leaf=lambda x: isinstance(x, fad.Tensor)",
     "optax": "In fad.jit write fad.from_jax(optimizer.update)(grads, memory, params), and "
     "fad.from_jax(optax.apply_updates). Elsewhere optax takes Tensors as they are, those that require grad "
-    "under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)"
+    "under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)",
 }
 
 # The same, where the line that raised matches too: pattern of the text, pattern of the line, what to write.
@@ -116,8 +127,8 @@ _READERS = {
         "fad.lax.dynamic_slice, or an array in place of the list",
     ),
     "numpy()": (
-        "write fad.numpy.f(x) instead of numpy.f(x), fad.from_jax(f)(x) for a plain JAX function f; NumPy "
-        "code runs there by jax.pure_callback alone"
+        "write fad.numpy.f(x) instead of numpy.f(x), fad.asarray(a)[i] for an array a, fad.from_jax(f)(x) "
+        "for a plain JAX function f; NumPy code runs there by jax.pure_callback alone"
     ),
     "format()": "write print(x), which shows shape and dtype, or return x and print it outside",
     "": (
@@ -162,7 +173,7 @@ def advise(error: BaseException, inside: bool = False) -> None:
     if "Tensor" in text or "accepts only NDarrays" in text:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         names = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
-        found += [advice for name, advice in _LIBRARIES.items() if name in names]
+        found += [advice for name, advice in _LIBRARIES.items() if name in names][:1]
     for advice in found:
         if advice not in getattr(error, "__notes__", ()):
             error.add_note(advice)

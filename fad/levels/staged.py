@@ -54,7 +54,7 @@ from fad.core.avals import aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.dependence import COMPUTED
 from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
-from fad.core.level import bind, body_of, map_tensors, outlived, state
+from fad.core.level import bind, body_of, map_tensors, outlived, restores_modes, state
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
@@ -238,6 +238,7 @@ def stage(
     level.lifted = body.numbers
     structure: list[trees.PyTreeDef] = []
 
+    @restores_modes
     def traced(*leaves: Operand) -> list[Array]:
         with level, body_of(level) if kept else contextlib.nullcontext():
             outs, found = trees.flatten(run(level, *leaves))

@@ -16,7 +16,7 @@ from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import Array, DeviceLike, DTypeLike
-from fad.errors import attribute, describe
+from fad.errors import ArgumentError, attribute, describe
 from fad.methods.values import unwrap
 from fad.views.copying import clone
 
@@ -83,12 +83,11 @@ def _to(
         non_blocking: has no effect: transfers of JAX never block.
 
     Raises:
-        ArgumentError: there is no such device.
-        TypeError: there is no such dtype.
+        ArgumentError: there is no such device or dtype, or an array or a random key is given.
     """
     out = self
     for target in (*targets, device, dtype):
-        if isinstance(target, Tensor):
+        if isinstance(target, Tensor) and not jnp.issubdtype(target.dtype, jax.dtypes.prng_key):
             out = _to_one(_to_one(out, target.dtype), target.device)
         else:
             out = _to_one(out, target)
@@ -102,7 +101,17 @@ def _to_one(self: Tensor, target: Any) -> Tensor:
         target = device_of(target)
     if isinstance(target, (jax.Device, jax.sharding.Sharding)):
         return self if _device(self) == target else bind(_moving(target), (self,))
-    return self if jnp.dtype(target) == self.dtype else bind(_conversion(target), (self,))
+    try:
+        if isinstance(target, (Tensor, jax.Array, np.ndarray)):  # which has a dtype, but is none
+            raise TypeError
+        known = jnp.dtype(target)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"x.to: a device, a sharding, a dtype or a Tensor is expected, got {describe(target)}: write "
+            "x.to(y.dtype) or x.to(y.device); draws with a random key are "
+            "fad.random.normal(key, x.shape, x.dtype)"
+        ) from None
+    return self if known == self.dtype else bind(_conversion(target), (self,))
 
 
 def _names_dtype(name: str) -> bool:

@@ -103,7 +103,9 @@ class MaskedPart:
             if v.mask is not self.mask:
                 raise ArgumentError(
                     f"x[mask] with the part of another mask, {v}: inside vmap and jit both have to be of one "
-                    "mask; give it a name: m = x > 0; x[m] += y[m]"
+                    "mask, since two that are computed apart need not select the same elements. Instead of "
+                    "x[x > 0] += y[x > 0] write two lines, with a name for the mask:\n"
+                    "    m = x > 0\n    x[m] += y[m]"
                 ) from None
             return v.values
         if isinstance(v, (list, tuple, np.ndarray, np.generic)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -415,6 +416,47 @@ def test_the_inverse_hyperbolic_cosine_is_right_in_the_whole_complex_plane(f: An
         second = fad.jvp(first, (z,), (jnp.ones_like(z),))[1]
         np.testing.assert_allclose(second, -z * slope**3)
         np.testing.assert_allclose(fad.grad(lambda z: fnp.real(f(z)).sum())(z), slope.conj())
+
+
+CUTS: dict[str, tuple[complex, list[float]]] = {  # the direction of a cut, and points on it
+    "arccosh": (1, [-2, 0.5, -0.5]),
+    "arccos": (1, [2, -2]),
+    "arcsin": (1, [2, -2]),
+    "arctanh": (1, [2, -2]),
+    "log": (1, [-2]),
+    "log2": (1, [-2]),
+    "sqrt": (1, [-2]),
+    "arcsinh": (1j, [2, -2]),
+    "arctan": (1j, [2, -2]),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_on_a_branch_cut_the_derivative_is_that_of_the_side_of_the_value(name: str) -> None:
+    direction, points = CUTS[name]
+    twins = {"arccosh": "acosh", "arccos": "acos", "arcsin": "asin", "arcsinh": "asinh"}
+    functions = [getattr(fnp, name), getattr(fad.lax, twins.get(name, name), getattr(fnp, name))]
+    step = 1e-5
+    with jax.enable_x64(True):
+        for point, zero, f in itertools.product(points, (0.0, -0.0), functions):
+            if direction == 1:
+                at = lambda by, x=point, y=zero: complex_of(x + by, y)
+            else:
+                at = lambda by, x=zero, y=point: complex_of(x, y + by)
+            z, one = at(0.0), jnp.array(1.0 + 0.0j)
+            first = lambda z, f=f: fad.jvp(f, (z,), (one,))[1]
+            expected = (f(at(step)) - f(at(-step))) / (2 * step * direction)
+            np.testing.assert_allclose(first(z), expected, atol=1e-8)
+            pulled = fad.vjp(f, z)[1](one)
+            np.testing.assert_allclose(pulled[0], np.conj(expected), atol=1e-8)
+            expected = (first(at(step)) - first(at(-step))) / (2 * step * direction)
+            np.testing.assert_allclose(fad.jvp(first, (z,), (one,))[1], expected, atol=1e-8)
+            np.testing.assert_allclose(fad.jit(first)(z), first(z))
+
+
+def complex_of(x: float, y: float) -> jax.Array:
+    """A complex number with the signs of zero that its parts have."""
+    return jax.lax.complex(jnp.asarray(x), jnp.asarray(y))
 
 
 def test_signs_of_complex_numbers_turn() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
+from fad.errors import HostValueError
 from fad.errors.advice import advise
 
 
@@ -111,6 +112,22 @@ def test_a_tensor_as_the_index_of_an_array() -> None:
         assert "write fad.asarray(x)[i]" in notes(caught.value)
         found = fad.vmap(lambda i, a=array: fad.asarray(a)[i])(jnp.arange(3))
         assert found.shape == (3,)
+    with pytest.raises(IndexError) as caught:
+        VECTOR.array[fad.tensor(1)]
+    advise(caught.value)
+    assert "write fad.asarray(x)[i]" in notes(caught.value)
+
+
+def test_lists_of_tensors_as_the_index_of_an_array() -> None:
+    i = fad.tensor([0, 2])
+    for transform in (fad.vmap, fad.jit):
+        with pytest.raises(TypeError) as caught:
+            transform(lambda i: jnp.arange(3.0)[[i, i]])(i)
+        assert "write fad.asarray(x)[[i, j]]" in notes(caught.value)
+        with pytest.raises(HostValueError, match=r"fad.asarray\(a\)\[i\] for an array a"):
+            transform(lambda i: np.arange(3.0)[[i, i]])(i)
+        found = transform(lambda i: fad.asarray(jnp.arange(3.0))[[i, i]])(i)
+        assert found.shape == (2, 2)
 
 
 def test_where_a_library_of_jax_is_given_tensors_its_own_way_out_is_said() -> None:
@@ -186,3 +203,46 @@ def test_a_callback_in_a_rule_that_is_differentiated(separate: bool) -> None:
             second(jnp.ones(1))
         advise(caught.value)
         assert "write forward without ctx" in notes(caught.value)
+
+
+def test_equinox_is_told_how_its_modules_take_tensors() -> None:
+    eqx = pytest.importorskip("equinox", reason="the extra recipes")
+    model, x = eqx.nn.MLP(2, 1, 4, 1, key=KEY), jnp.ones(2)
+    params, rest = eqx.partition(model, eqx.is_inexact_array)
+    apply = fad.from_jax(lambda model, x: model(x))
+    tensor = lambda x: isinstance(x, fad.Tensor)
+    for wrong in (
+        lambda p: apply(eqx.combine(p, rest), x).sum(),
+        lambda p: fad.from_jax(eqx.combine(p, rest, is_leaf=tensor))(x).sum(),
+    ):
+        for transform in (fad.grad, lambda f: fad.jit(fad.grad(f))):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                transform(wrong)(params)
+            assert "fad.from_jax(lambda model, x: model(x))(model, x)" in notes(caught.value)
+    right = lambda p: apply(eqx.combine(p, rest, is_leaf=tensor), x).sum()
+    expected = jax.grad(lambda p: eqx.combine(p, rest)(x).sum())(params)
+    for f in (fad.grad(right), fad.jit(fad.grad(right))):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), f(params), expected)
+
+
+def test_diffrax_is_told_that_a_field_is_code_of_jax() -> None:
+    diffrax = pytest.importorskip("diffrax", reason="the extra recipes")
+
+    def solve(p: Any, field: Any = lambda t, u, p: jnp.tanh(-p * u)) -> Any:
+        term, y = diffrax.ODETerm(field), jnp.ones(2)
+        return diffrax.diffeqsolve(term, diffrax.Euler(), 0.0, 1.0, 0.5, y, args=p).ys.sum()
+
+    with pytest.raises(TypeError) as caught:
+        fad.grad(solve)(2.0)
+    assert "fad.from_jax(solve)(p)" in notes(caught.value)
+    assert "equinox" not in notes(caught.value)
+    np.testing.assert_allclose(fad.grad(fad.from_jax(solve))(2.0), jax.grad(solve)(2.0))
+
+
+def test_flax_is_told_how_its_models_take_tensors() -> None:
+    linen = pytest.importorskip("flax.linen", reason="the extra recipes")
+    net = linen.Dense(1)
+    variables = net.init(KEY, jnp.ones(2))
+    with pytest.raises(TypeError) as caught:
+        fad.grad(lambda v: net.apply(v, jnp.ones(2)).sum())(variables)
+    assert "fad.from_jax(model.apply)(variables, x)" in notes(caught.value)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import assert_close
 from shards import BY_ROWS, lies_by_rows
 
 import fad
 import fad.numpy as fnp
+from fad.errors import ArgumentError
 
 VALUES = jnp.linspace(-1.0, 1.0, 16).reshape(8, 2)
 
@@ -92,3 +94,28 @@ def test_the_device_inside_of_transforms(torch):
     devices = []
     torch.func.vmap(lambda x: devices.append(x.device) or torch.zeros_like(x, device=x.device))(t)
     assert devices == [t.device]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        jax.random.key(0),
+        fad.random.key(0),
+        fad.tensor(jax.random.key(0)),
+        jax.random.PRNGKey(0),
+        jnp.ones(2),
+        np.ones(2),
+        3,
+        [1, 2],
+        object(),
+    ],
+)
+def test_what_is_neither_a_device_nor_a_dtype(target):
+    x = fad.tensor(VALUES)
+    for call in (x.to, lambda t: x.to(device=t), lambda t: x.to(dtype=t)):
+        with pytest.raises(
+            ArgumentError, match=r"expected, got .*x.to\(y.dtype\).*random.normal\(key"
+        ):
+            call(target)
+    with pytest.raises(ArgumentError, match="expected, got"):
+        fad.vmap(lambda v: v.to(target))(x)
