@@ -316,7 +316,7 @@ def _freeze_other(value: object, role: int, leaves: list[PyTree]) -> PyTree:
     if role >= STRUCTURE:
         if hasattr(value, "__jax_array__"):
             return freeze(value.__jax_array__(), role, leaves)
-        if not isinstance(value, (str, type(None), type)) and not callable(value):
+        if not isinstance(value, (str, type(None), type)):
             children, structure = jax.tree_util.tree_flatten(value, is_leaf=is_leaf)
             if not jax.tree_util.treedef_is_leaf(structure):
                 inside = _INSIDE[role]

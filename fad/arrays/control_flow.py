@@ -37,18 +37,34 @@ def _staged(
 def with_bodies(op: Op) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
     ordinary = op.function
+    is_data, named_data = _data_of(op.jax_function)
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        staged = any(map(_has_body, args)) or any(map(_has_body, kwargs.values()))
+        given = [(is_data[min(k, len(is_data) - 1)], x) for k, x in enumerate(args)]
+        named = {name: (name in named_data, x) for name, x in kwargs.items()}
+        staged = any([_has_body(x) for data, x in (*given, *named.values()) if not data])
         f = _to_fad if staged else _jax_function_of  # JAX recognizes some of its own functions
-        args = tuple([_replace(f, a) for a in args])
-        kwargs = {k: _replace(f, v) for k, v in kwargs.items()}
+        args = tuple([x if data else _replace(f, x) for data, x in given])
+        kwargs = {name: x if data else _replace(f, x) for name, (data, x) in named.items()}
         if staged:
             args, kwargs = op.with_arrays(args, kwargs) or (args, kwargs)
             return _staged(op.jax_function, args, kwargs, op.results)
         return ordinary(*args, **kwargs)
 
     return op.wrap(function)
+
+
+# The parameters that take data: what can be called there is a model, a pytree like any other.
+_DATA = frozenset(
+    """elems operands operand b x0 initial_guess init_val init xs init_values init_value""".split()
+)
+
+
+def _data_of(jax_function: Callable[..., PyTree]) -> tuple[list[bool], frozenset[str]]:
+    """Of each position whether it takes data, the last one for all that follow; and of which names."""
+    parameters = signature(jax_function).parameters.values()
+    positional = [p.name in _DATA for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    return positional, _DATA.intersection([p.name for p in parameters])
 
 
 def with_known_reducers(op: Op) -> Function:
@@ -115,6 +131,14 @@ def _is_function(x: object) -> bool:
     return callable(x) and not isinstance(x, (type, Tensor, jax.Array)) and not hasattr(x, "dtype")
 
 
+def _is_given_function(x: object) -> bool:
+    """Whether JAX gives a body a function in ``x``, and not a model that can be called."""
+    if not _is_function(x):
+        return False
+    leaves = trees.flatten(x)[0]
+    return isinstance(x, jax.tree_util.Partial) or (len(leaves) == 1 and leaves[0] is x)
+
+
 def _jax_function_of(x: object) -> PyTree:
     """The JAX function behind ``x``, which is one or is derived from one; else None."""
     op = getattr(x, "op", None)
@@ -162,7 +186,7 @@ def _to_fad(x: PyTree) -> PyTree:
     def body(
         *args: PyTree, **kwargs: PyTree
     ) -> PyTree:  # custom_root hands its function to `solve`
-        given = [_at_level_of(args, _for_tensors(a)) if _is_function(a) else a for a in args]
+        given = [_at_level_of(args, _for_tensors(a)) if _is_given_function(a) else a for a in args]
         return x(*given, **kwargs)
 
     body.__wrapped__ = x  # type: ignore[attr-defined]

@@ -178,7 +178,8 @@ def _array_ufunc(
     if out is not None:
         raise TypeError(
             f"{name}: the result of what is computed with a Tensor is a Tensor, and cannot be written "
-            f"into {describe(out[0])}: write y = y + x rather than y += x, or use x.detach().numpy()"
+            f"into {describe(out[0])}: make that an array of fad.numpy (u = fad.numpy.array(u)), write "
+            "y = y + x rather than y += x, or use x.detach().numpy()"
         )
     counterpart = _counterpart(ufunc, method)
     if counterpart is None:

@@ -139,7 +139,7 @@ class Arguments:
         except TypeError:
             raise TypeError(
                 f"{self.who}: a static argument must be hashable, got {describe(x)}. Pass it as "
-                "arrays, as a tuple, or as an object with __hash__ and __eq__."
+                f"arrays, as a tuple, or as an object with __hash__ and __eq__.{trees.how_to_register(x)}"
             ) from None
 
 

@@ -121,7 +121,7 @@ def _decorator(
         raise ArgumentError(
             f"{who}: the first argument must be a function {kind.name}(x, *args), got {describe(f)}"
         )
-    system = system_of(who, linear_solve, kind.symmetric)
+    system, taken = system_of(who, linear_solve, kind.symmetric), _signature_of(f)
 
     def decorate(solve: F) -> F:
         if not callable(solve):
@@ -130,10 +130,7 @@ def _decorator(
                 f"write {who}({kind.name})(solve)"
             )
         name = getattr(solve, "__name__", type(solve).__name__)
-        try:
-            signature: inspect.Signature | None = inspect.signature(solve)
-        except (TypeError, ValueError):  # not written in Python
-            signature = None
+        signature = _signature_of(solve)
 
         @functools.wraps(solve, updated=())
         def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
@@ -147,11 +144,27 @@ def _decorator(
                 args, options = bound.args, bound.kwargs
             if not args:
                 raise TypeError(f"{name}: there must be a first argument, with which solve begins")
+            if taken is not None:
+                try:
+                    taken.bind(*args)
+                except TypeError as error:
+                    raise TypeError(
+                        f"{name}: {kind.name}(x, *args) is given x and what {name} is given after its first "
+                        f"argument, {len(args)} arguments in all: {error}"
+                    ) from None
             return differentiable(name, kind, f, system, solve, args[0], args[1:], options)
 
         return wrapped  # type: ignore[return-value]
 
     return decorate
+
+
+def _signature_of(f: Callable[..., PyTree]) -> inspect.Signature | None:
+    """The signature of ``f``; None if it is not written in Python."""
+    try:
+        return inspect.signature(f)
+    except (TypeError, ValueError):
+        return None
 
 
 @restores_modes

@@ -23,11 +23,13 @@ from fad.views.copying import clone
 from fad.views.duals import DualLink
 from fad.views.inplace import replace
 from fad.views.make_view import detach, same_view, shares, stop_gradient
+from fad.views.pytree import original
 
 
 def _is_leaf(self: Tensor) -> bool:
     """Whether no recorded operation produced it."""
-    return not has_error(self) and current_node(self) is None
+    t = original(self)
+    return not has_error(t) and current_node(t) is None
 
 
 def _grad_fn(self: Tensor) -> Node | None:
@@ -36,7 +38,7 @@ def _grad_fn(self: Tensor) -> Node | None:
     Raises:
         GradientError: it is a view made under `no_grad`, of a Tensor that was changed in place since.
     """
-    return node_of(self)
+    return node_of(original(self))
 
 
 def _get_grad(self: Tensor) -> Tensor | None:
@@ -47,7 +49,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
     meta = self.meta
     found = None if meta is None else meta.grad
     retains = meta is not None and meta.retains_grad
-    if found is None and not retains and not has_error(self) and current_node(self) is not None:
+    if found is None and not retains and not has_error(self) and not _is_leaf(self):
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
             "attribute won't be populated during autograd.backward(): call .retain_grad() on it first, "

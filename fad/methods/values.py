@@ -126,7 +126,7 @@ def _numpy(self: Tensor, *, force: bool = False, copy: bool = False) -> np.ndarr
             "numpy() of a Tensor that requires grad or has a tangent would lose its derivative: "
             "write x.detach().numpy() for the value alone. To keep it, write to an array of fad.numpy "
             "(fad.numpy.zeros(n), not numpy.zeros(n)), fad.numpy.f(x) for numpy.f(x), or fad.from_jax(f)(x) "
-            "for a function of JAX"
+            "for a function of JAX; an optimizer of optax is called under fad.no_grad()"
         )
     return np.array(value) if copy else np.asarray(value)
 

@@ -103,9 +103,9 @@ def _raise_modified(x: Any, which: str, version: int, expected: int) -> NoReturn
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [{x.dtype} {list(x.shape)}]{which}, is at version {version}; expected version "
         f"{expected} instead. Hint: compute with a copy of what is written to later "
-        "(u[1:-1] += u[1:-1].clone() ** 2), or write to a copy (x.clone()), or make the loop fad.lax.scan, "
-        "or enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "fad.autograd.set_detect_anomaly(True)."
+        "(u[1:-1] += u[1:-1].clone() ** 2), or write to a copy (x.clone()) of a result that is needed as it "
+        "was, or make the loop fad.lax.scan, or enable anomaly detection to find the operation that failed "
+        "to compute its gradient, with fad.autograd.set_detect_anomaly(True)."
     )
 
 

@@ -255,7 +255,7 @@ def batch_inputs(
         if not isinstance(x, _ARRAYS):
             raise StructureError(
                 f"vmap: {names()[k]} is mapped over dimension {d} but is {describe(x)}, not an "
-                "array: give it in_dims None, or pass an array"
+                f"array: give it in_dims None, or pass an array.{trees.how_to_register(x)}"
             )
         value = lower(x)
         shape = value.shape

@@ -125,7 +125,7 @@ def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
     if not is_operand(leaf):
         raise ArgumentError(
             f"{who}: {where} must be an array, got {describe(leaf)}. Only arrays can be "
-            "differentiated: pass what is not an array as another argument."
+            f"differentiated: pass what is not an array as another argument.{trees.how_to_register(leaf)}"
         )
     value = lower(leaf)
     if not is_inexact(value.dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -172,6 +173,90 @@ def test_the_rule_of_the_user_is_the_one_that_runs(name: str) -> None:
     t = fad.tensor(x, requires_grad=True)
     weighted(t).backward()
     assert_close(t.grad, ramp(x) * slope)
+
+
+# Models that can be called, as data
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Affine:
+    w: Any
+    b: Any
+
+    def __call__(self, x: Any) -> Any:
+        return x * self.w + self.b
+
+
+def _doubled(model: Affine) -> Affine:
+    return jax.tree.map(lambda x: x + x, model)
+
+
+def _solve(_: Any, b: Affine) -> Affine:
+    return jax.tree.map(lambda x: x / 2.0, b)
+
+
+# Programs of the module that stands for `jax.lax`, of that for `jax.scipy.sparse.linalg`, and of a model.
+WITH_MODELS: dict[str, Fn] = {
+    "scan, a carry": lambda lax, _, m: lax.scan(
+        lambda m, x: (_doubled(m), m(x)), m, jnp.arange(3.0)
+    ),
+    "scan, in a tuple": lambda lax, _, m: lax.scan(
+        lambda c, _: ((c[0], c[0](c[1])), None), (m, m.b), None, 3
+    ),
+    "scan, xs": lambda lax, _, m: lax.scan(lambda x, m: (m(x), x), 1.0, m),
+    "scan, a model for the body": lambda lax, _, m: lax.map(m, jnp.arange(3.0)),
+    "map": lambda lax, _, m: lax.map(lambda m: m(2.0), m),
+    "associative_scan": lambda lax, _, m: lax.associative_scan(
+        lambda f, g: Affine(f.w * g.w, g(f.b)), m
+    ),
+    "fori_loop": lambda lax, _, m: lax.fori_loop(0, 3, lambda _, m: _doubled(m), m),
+    "while_loop": lambda lax, _, m: lax.while_loop(lambda m: m.w[0] < 4.0, _doubled, init_val=m),
+    "cond": lambda lax, _, m: lax.cond(m.w[0] > 0.0, lambda m, x: m(x), lambda m, x: x, m, m.b),
+    "switch": lambda lax, _, m: lax.switch(1, [lambda m: m, _doubled], m),
+    "custom_linear_solve": lambda lax, _, m: lax.custom_linear_solve(
+        _doubled, m, _solve, symmetric=True
+    ),
+    "optimization_barrier": lambda lax, _, m: lax.optimization_barrier(m),
+    "cg": lambda _, linalg, m: linalg.cg(_doubled, m, x0=m)[0],
+    "gmres": lambda _, linalg, m: linalg.gmres(_doubled, m)[0],
+    "bicgstab": lambda _, linalg, m: linalg.bicgstab(_doubled, m)[0],
+}
+
+
+@pytest.mark.parametrize("name", WITH_MODELS)
+def test_a_model_that_can_be_called_is_data_where_data_stands(name: str) -> None:
+    program, arrays = (
+        WITH_MODELS[name],
+        Affine(jnp.array([0.5, 2.0, -1.0]), jnp.array([1.0, 0.0, 3.0])),
+    )
+    linalg = jax.scipy.sparse.linalg
+    expected = program(jax.lax, linalg, arrays)
+    in_fad = functools.partial(program, flax, fad.scipy.sparse.linalg)
+    tensors = jax.tree.map(fad.tensor, arrays)
+    for f, m in ((in_fad, arrays), (in_fad, tensors), (fad.jit(in_fad), tensors)):
+        found = f(m)
+        assert jax.tree.structure(_bare(found)) == jax.tree.structure(expected)
+        assert_close(jax.tree.leaves(found), jax.tree.leaves(expected))
+
+    def total(program: Fn, m: Affine) -> Any:
+        return sum((x * x).sum() for x in jax.tree.leaves(program(m)))
+
+    slope = jax.jacfwd(lambda m: total(functools.partial(program, jax.lax, linalg), m))(arrays)
+    for transform in (fad.grad, fad.jacfwd):
+        found = transform(functools.partial(total, in_fad))(tensors)
+        assert_close(jax.tree.leaves(found), jax.tree.leaves(slope))
+
+
+def _bare(tree: Any) -> Any:
+    return jax.tree.map(lambda x: getattr(x, "array", x), tree, is_leaf=trees.is_leaf)
+
+
+def test_a_model_that_can_be_called_goes_over_a_named_axis() -> None:
+    m = Affine(jnp.arange(3.0), jnp.ones(3))
+    found = fad.vmap(lambda m: flax.pmean(m, "rows"), axis_name="rows")(m)
+    assert isinstance(found, Affine)
+    assert_close((found.w, found.b), (jnp.ones(3), jnp.ones(3)))
 
 
 # Writes in bodies

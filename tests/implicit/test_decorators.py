@@ -416,8 +416,9 @@ def test_an_objective_that_is_no_scalar() -> None:
 
 def test_results_that_are_no_floating_arrays() -> None:
     for result, message in ((1, "int32"), ("a", "str 'a'"), ((), "expected a pytree")):
+        solve = custom_root(cubic)(lambda init, a, *, result=result: result)
         with pytest.raises(fad.errors.ArgumentError, match=message):
-            custom_root(cubic)(lambda init, a, result=result: result)(1.0, 2.0)
+            solve(1.0, 2.0)
 
 
 def test_an_equation_that_reads_values() -> None:
@@ -457,6 +458,11 @@ def test_what_is_no_function() -> None:
         custom_root(cubic, linear_solve=3)
     with pytest.raises(TypeError, match="there must be a first argument"):
         custom_root(cubic)(lambda *args: 1.0)()
+    with pytest.raises(
+        TypeError,
+        match=r"residual\(x, \*args\) is given x and .* 1 arguments in all: missing .* 'a'",
+    ):
+        custom_root(lambda x, a: x - a)(lambda x: x)(1.0)
 
 
 def test_failure_leaves_no_trace() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -126,6 +127,27 @@ def test_registered_classes_pass_through() -> None:
     assert_close((g.x, g.y), (W.sum(0), jnp.stack([X, X])))
     doubled = fad.vmap(lambda p: Point(p.x * 2.0, p.y))(Point(X, W.T))
     assert_close((doubled.x, doubled.y), (X * 2.0, W.T))
+
+
+def test_a_class_that_is_no_pytree_is_told_how_to_become_one() -> None:
+    class Plain:
+        def __init__(self) -> None:
+            self.x = X
+
+    @dataclass
+    class Model:
+        x: Any
+
+    advice = r"register it once: jax.tree_util.register_dataclass\(Model\)"
+    for transform in (fad.grad, fad.jit, fad.vmap):
+        with pytest.raises((TypeError, ValueError), match=advice):
+            transform(lambda m: fnp.sum(m.x))(Model(X))
+    with pytest.raises(TypeError, match="make Plain a dataclass, and register it"):
+        fad.grad(lambda m: fnp.sum(m.x))(Plain())
+    with pytest.raises(TypeError, match=r"as another argument\.$"):
+        fad.grad(fnp.sum)("text")
+    jax.tree_util.register_dataclass(Model)
+    assert_close(fad.grad(lambda m: fnp.sum(m.x))(Model(X)).x, jnp.ones(3))
 
 
 def test_empty_trees_and_unused_arguments() -> None:

@@ -59,3 +59,15 @@ def test_functions_of_numpy_that_are_mapped_over_a_tree_give_tensors() -> None:
         assert fad.jit(lambda t: t["a"] * 2)(found).shape == found["a"].shape
     found["a"].add_(1)  # its own memory
     assert jax.tree.map(lambda x: np.array("text"), tree["a"]) is not None
+
+
+def test_a_leaf_of_the_graph_is_a_leaf_of_it_in_a_tree_too() -> None:
+    x = leaf(V)
+    y = x * 2.0
+    x_here, y_here = jax.tree.leaves([x, y])
+    assert x_here.is_leaf and x_here.grad_fn is None and x_here.grad is None  # without a warning
+    assert not y_here.is_leaf and y_here.grad_fn is y.grad_fn
+    with pytest.warns(UserWarning, match="not a leaf Tensor"):
+        assert y_here.grad is None
+    y.sum().backward()
+    assert jax.tree.leaves([x])[0].grad is x.grad
