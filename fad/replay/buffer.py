@@ -160,7 +160,7 @@ class Buffer:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        elif self.path[-1].cuts and (self.is_new or not self.flush()):
+        elif self.path[-1].cuts and (self.is_new or not self.flush(too_long=True)):
             self.materialize()
             return None
         out: Outputs = None
@@ -245,7 +245,7 @@ class Buffer:
             outputs[k]._lazy = None
         return [k for k in kept if outputs[k]._level is level] if untracked else kept
 
-    def flush(self) -> bool:
+    def flush(self, too_long: bool) -> bool:
         raise NotImplementedError
 
     def materialize(self) -> None:

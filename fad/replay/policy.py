@@ -83,8 +83,10 @@ def fresh_in(path: Sequence[State]) -> int:
     return sum([getattr(op, "fresh", 1) for op in new.values()])  # of a program: those in it
 
 
-def ends_segment(path: Sequence[State], content: int) -> bool:
+def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
     """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
+
+    ``is_cut``: an earlier trace was too long. The first one ends its first segment at ``LONGEST``.
 
     NOTE [segments]
 
@@ -97,7 +99,7 @@ def ends_segment(path: Sequence[State], content: int) -> bool:
     depth = len(path) + 1
     if depth >= LONGEST:
         return True
-    for least, window in CUTS:
+    for least, window in CUTS if is_cut else ():
         if depth >= least:
             return content <= min([s.content for s in path[1 - window :]])
     return False

@@ -72,7 +72,7 @@ class Trace(Writes):
                 return getattr(Stretch(self).record(outputs)[t._lazy.place], name)
             if t._level.id != self.level.id and name == "_value":
                 return self.read(t)
-            if self._can_flush() and self.flush():
+            if self._can_flush() and self.flush(too_long=False):
                 if self.level is ROOT and name == "_node":  # a backward pass begins: a step ends
                     self.close()
             else:
@@ -92,8 +92,11 @@ class Trace(Writes):
 
     # Running as one program
 
-    def flush(self) -> bool:
-        """Give all outputs that are referenced their values, and go on; False if nothing more is appended."""
+    def flush(self, too_long: bool) -> bool:
+        """Give all outputs that are referenced their values, and go on; False if nothing more is appended.
+
+        ``too_long``: because of its length, not because something is read.
+        """
         with self.lock:
             if self.busy or self.done:
                 return False
@@ -104,6 +107,8 @@ class Trace(Writes):
                 if not self._is_as_it_was():
                     return False
                 last = self.path[-1]
+                if too_long:
+                    self.root.cut()  # the next one, from its beginning
                 if self._replay(Stretch(self), self.kept(), long=True) is None:
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
@@ -297,7 +302,9 @@ class Trace(Writes):
     def _empty(self) -> None:
         """Forget what has run; what comes after it is a segment."""
         self.update_stale()
-        self.begin(root_of(("a segment", *self.key), None, ""))
+        root = root_of(("a segment", *self.key), None, "")
+        root.is_cut = True
+        self.begin(root)
 
 
 # Where traces begin: with a transform, or with a step of the eager tape
