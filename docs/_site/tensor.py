@@ -59,7 +59,7 @@ GROUPS = {
         """,
     ),
     "Functions as methods": (
-        ("fad.methods.operators",),
+        ("fad.methods.names",),
         """
         >>> x = fad.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> x.sum().item(), x.mean(0).tolist(), x.max(axis=1).tolist(), x.argmax().item()
