@@ -9,7 +9,7 @@ import fad
 # From a title to the modules that the members come from, and an example of them.
 GROUPS = {
     "Shape and dtype": (
-        ("fad.core.tensor", "fad.methods.placement"),
+        ("fad.core.tensor", "fad.methods.placement", "fad.methods.conversions"),
         """
         >>> x = fad.tensor([[1.0, 2.0, 3.0]])
         >>> x.shape, x.ndim, x.size, x.dtype.name, x.nbytes
@@ -21,7 +21,7 @@ GROUPS = {
         """,
     ),
     "Values": (
-        ("fad.methods.values", "fad.methods.container"),
+        ("fad.methods.values", "fad.methods.container", "fad.views.copying"),
         """
         >>> x = fad.tensor([1.0, 2.0])
         >>> x.tolist(), x[0].item(), x.numpy()
@@ -48,7 +48,7 @@ GROUPS = {
         """,
     ),
     "Views": (
-        ("fad.methods.shapes", "fad.views.indexing"),
+        ("fad.methods.shapes", "fad.methods.torch_shapes", "fad.views.indexing"),
         """
         >>> x = fad.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> first, second = x.unbind(0)
@@ -59,7 +59,7 @@ GROUPS = {
         """,
     ),
     "Functions as methods": (
-        ("fad.methods.names",),
+        ("fad.methods.names", "fad.methods.derived"),
         """
         >>> x = fad.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> x.sum().item(), x.mean(0).tolist(), x.max(axis=1).tolist(), x.argmax().item()
@@ -101,7 +101,8 @@ def groups() -> dict[str, list[str]]:
         member = inspect.getattr_static(fad.Tensor, name)
         if not name.startswith("_") and not inspect.ismemberdescriptor(member):
             made_by = getattr(member, "fget", None) or member
-            found[titles.get(getattr(made_by, "__module__", ""), MORE)].append(name)
+            title = titles.get(getattr(made_by, "__module__", ""), MORE)
+            found["In place" if name.endswith("_") else title].append(name)
     return {title: names for title, names in found.items() if names}
 
 
