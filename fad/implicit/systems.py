@@ -71,9 +71,8 @@ class System:
         """x with ``matvec(x) = b``, as leaves of a pytree of this structure; all are inexact."""
 
         def solve(matvec: Callable[..., PyTree], b: PyTree) -> list[Value]:
-            def of_any(
-                x: Leaves,
-            ) -> list[Value]:  # of what a solver makes, which varies along no axis
+            # What a solver makes may vary along no axis of ``shard_map``.
+            def of_any(x: Leaves) -> list[Value]:
                 return list(matvec(varying_alike([*x, *b])[: len(x)]))
 
             return self.run(who, of_any, b, structure)

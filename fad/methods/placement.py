@@ -122,7 +122,7 @@ def _names_dtype(name: str) -> bool:
     return True
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _moving(target: jax.Device | jax.sharding.Sharding) -> Primitive:
     """``jax.device_put``, or its equivalent in compiled code."""
 
@@ -135,7 +135,7 @@ def _moving(target: jax.Device | jax.sharding.Sharding) -> Primitive:
     return Primitive("to", put, jit=False)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _conversion(target: DTypeLike) -> Primitive:
     return Primitive("to", lambda x: jnp.astype(x, target), deferrable=True)
 

@@ -187,7 +187,7 @@ def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     return bind_view(self, Step(_of_dtype(jnp.dtype(dtype))))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _of_dtype(dtype: DType) -> ViewOp:
     """The operation that reads the bytes of a Tensor as ``dtype``."""
     return ViewOp(

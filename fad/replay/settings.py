@@ -23,8 +23,8 @@ _KNOWN = 4096  # entries of each table here
 def in_context(context: object, f: Callable[[], T]) -> T:
     """``f()`` with the settings that JAX had with this `trace_context`, and without its checks of numbers."""
     checks = jaxapi.is_tracing() or jaxapi.checks_numbers()
-    apart = checks or context != jaxapi.trace_context()
-    return on_new_thread(f, "fad-default-settings") if apart else f()
+    differs = checks or context != jaxapi.trace_context()
+    return on_new_thread(f, "fad-default-settings") if differs else f()
 
 
 # The settings outside of all blocks, and their number.
