@@ -88,8 +88,8 @@ _LIBRARIES = {
     "all that has Tensors in it. eqx.combine(params, rest) has its place inside of that function, or takes "
     "is_leaf=lambda x: isinstance(x, fad.Tensor)",
     "optax": "In fad.jit write fad.from_jax(optimizer.update)(grads, memory, params), and "
-    "fad.from_jax(optax.apply_updates). In other places optax takes Tensors as they are, those that require grad "
-    "under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)",
+    "fad.from_jax(optax.apply_updates). In other places optax takes Tensors as they are, those that require "
+    "grad under fad.no_grad(), with a memory that is made of Tensors too: optimizer.init(params)",
 }
 
 # The same, where the line that raised matches too: pattern of the text, pattern of the line, what to write.
