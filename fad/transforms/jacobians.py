@@ -270,9 +270,8 @@ def hvp(
             "Write hvp(f, (x,), (v,))."
         )
     every = range(len(primals))
-    left_out = [
-        k for k in every if _is_discrete(primals[k]) and tuple(tangents)[k : k + 1] == (None,)
-    ]
+    without = [k for k, tangent in enumerate(tangents) if tangent is None]
+    left_out = [k for k in every if k in without and _is_discrete(primals[k])]
     nums = [k for k in every if k not in left_out] or every
     gradient = gradient_function(f, tuple(nums), False, "hvp", False)
     both = push_forward(gradient, primals, tangents, False, "hvp")

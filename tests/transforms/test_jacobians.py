@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import assert_close
 from jax.flatten_util import ravel_pytree
@@ -86,6 +87,9 @@ def test_what_has_no_derivative_is_said_with_what_to_write() -> None:
         StructureError, match="hvp: argument 0 has dtype int32, .* its tangent must be None"
     ):
         fad.hvp(lambda k, x: x * k.sum(), (k, 1.0), (k, 1.0))
+    for zeros in (jnp.zeros(2), np.zeros(2, jax.dtypes.float0)):
+        with pytest.raises(StructureError, match="hvp: argument 0 has dtype int32"):
+            fad.hvp(lambda k, x: x * k.sum(), (k, 1.0), (zeros, 1.0))
 
 
 def outputs_loss(xp: Any, outs: Any) -> Any:
