@@ -41,12 +41,13 @@ from typing import Any
 
 import numpy as np
 
+from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
 from fad.core.level import MODES, Level, bodies, state
 from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, new_tensor
 from fad.core.types import Operand, Operation, Outputs
-from fad.replay.inputs import Input, is_value, look
+from fad.replay.inputs import FOREIGN, Input, is_value, look
 from fad.replay.policy import TIMES, Policy
 from fad.replay.settings import in_context, is_small
 from fad.replay.states import Root, State, next_state, origin_of, referenced
@@ -113,23 +114,30 @@ class Buffer:
         Several Tensors may have one place in the graph, as a Tensor and what a node has saved of it. They are
         one input: its gradient is added up in the order of the operations, whichever of them these take.
         """
-        place = ~len(self.inputs)
         edge = _edge_of(given)
         if edge is not None:
+            place = ~len(self.inputs)
             known = self.edges.setdefault(edge, place)
             if known != place:
                 same = self.inputs[~known].parts[0] is given.parts[0]
                 return known if same else None
-        self.inputs.append(given)
-        self.places[id(given.argument)] = place
         if not all([type(p) is not Tensor or is_value(p) for p in given.parts]):
             self.on_values = False
             if self.path[-1].has_untracked:
                 self.policy.defers_untracked = False
+        return self._put(given)
+
+    def _put(self, given: Input) -> int:
+        place = ~len(self.inputs)
+        self.inputs.append(given)
+        self.places[id(given.argument)] = place
         return place
 
     def place(self, a: Any) -> int | None:
         """The place of an argument that has none; None if it cannot be an input."""
+        if type(a) in SCALARS and is_small(constant(a)):  # there are many of them
+            value = constant(a)
+            return self._put(Input(a, (value,), value.aval, FOREIGN, 0))
         value = a
         if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
             value = a if a._requires_grad else a._value
@@ -235,7 +243,7 @@ class Buffer:
             t._value = in_context(self.context, lambda: self._evaluate(t._lazy.place))._value  # type: ignore[union-attr]
         return t._value
 
-    def kept(self) -> list[int]:
+    def kept(self) -> tuple[int, ...]:
         """The outputs of its level that are still referenced; the others that are get their values."""
         level, outputs = self.level, self.outputs
         kept = referenced(outputs)
@@ -243,7 +251,7 @@ class Buffer:
         for k in untracked:
             self._evaluate(k)
             outputs[k]._lazy = None
-        return [k for k in kept if outputs[k]._level is level] if untracked else kept
+        return tuple([k for k in kept if outputs[k]._level is level] if untracked else kept)
 
     def flush(self, too_long: bool) -> bool:
         raise NotImplementedError

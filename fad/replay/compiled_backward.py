@@ -12,13 +12,23 @@ numbered, latest first, and the plans and edges of all of them make a key. The f
 node by node. When the key repeats, the pass is made a program of (saved values, cotangents), bound one
 level below the graph like any other call. In it, a call of a Function has the rules that it has in
 any code that JAX traces (`fad.functions.native`).
+
+NOTE [graphs that are kept]
+
+    y = fnp.sum(fnp.sin(x) * x)
+    rows = [autograd.grad(y, x, ct, retain_graph=True) for ct in cts]
+
+To number the nodes of a graph takes longer than the call. So a pass that keeps a graph of operations keeps
+their order too, with the root. The next pass from there has to compare what may have changed since: hooks,
+releases, writes, numbers. Edges of nodes that others lead to cannot change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
@@ -47,9 +57,13 @@ PullOfNode = Callable[[Sequence[Operand], MaybeValues, Sequence[bool]], MaybeVal
 # What one node does: its key, its operands, and its `Part`, or what a `PrimitiveNode` has saved.
 Work = tuple[Sequence[Hashable], Sequence[Any], Any]
 _OF_LEAF: Work = ((-3,), (), None)
+Graph: TypeAlias = tuple[dict[Node, Work], Edges, Hashable]
 
 structures = Cache()  # of the passes that are remembered: how often they came, and their programs
 policy = Policy()
+kept: weakref.WeakKeyDictionary[Node, tuple[Any, ...]] = (
+    weakref.WeakKeyDictionary()
+)  # by their roots
 
 
 def backward(
@@ -65,34 +79,29 @@ def backward(
     if not is_usual or policy.backs_off():
         return None
     starts = [e for e, _ in roots]
-    works = _works([n for n, _ in starts], () if captures is None else dict(captures))
-    if works is None:
+    again = _kept_graph(starts, captures)
+    found = again or _graph(starts, captures)
+    if found is None:
         return None
-    order = list(works)
-    ends = captures
-    if ends is None:
-        ends = [(node, 0) for node in order if type(node) is AccumulateGrad]
-    index = {node: i for i, node in enumerate(order)}
-    key = _key(works, index, starts, ends)
-    if key is None:
-        return None
-    saved = [x for _, operands, _ in works.values() for x in operands]
-    operands = with_constants([*saved, *[ct for _, ct in roots]])
+    works, ends, key = found
+    cts = [ct for _, ct in roots]
+    operands = with_constants([*[x for _, own, _ in works.values() for x in own], *cts])
     plain = all([type(x) is jaxapi.array_type for x in operands])
     parts = [part for _, _, part in works.values() if type(part) is Part]
-    if (parts and not plain) or any(
-        [type(x) is jaxapi.array_type and not is_small(x) for x in operands]
-    ):
+    if parts and not plain:
+        return None
+    arrays = [x for x in (cts if again else operands) if type(x) is jaxapi.array_type]
+    if not all(map(is_small, arrays)):
         return None
     entry: Ending = structures.get(key) or structures.put(key, Ending())
     entry.count += 1
     if entry.count > 1 and not entry.refused:
         policy.failures = 0
-    program = entry.program
+    program, order = entry.program, list(works)
     if program is None:
         if entry.refused or entry.count < repeats_of_pass(len(order)):
             return None
-        run = _pass(works, index, starts, ends)
+        run = _pass(works, starts, ends)
         entry.refused = _refusal(run, parts, operands) if parts else ""
         if entry.refused:
             return None
@@ -102,7 +111,10 @@ def backward(
         return None
     grads = program(operands)
     tree.passes += 1
-    if not keep_graph:
+    if keep_graph:
+        if not (again or parts):
+            _keep_graph(order, starts, captures, ends, key)
+    else:
         freed = order if captures is None else _leading(order, captures) - {n for n, _ in captures}
         for node in freed:
             node.release_variables()
@@ -112,13 +124,19 @@ def backward(
 # The graph of a pass
 
 
-def _works(roots: Sequence[Node], ends: Container[Node]) -> dict[Node, Work] | None:
-    """What the nodes of a pass do, latest first; None if it cannot be compiled."""
-    works: dict[Node, Any] = dict.fromkeys(roots)  # in order: ties must fall the same each time
+def _graph(starts: Edges, captures: Edges | None) -> Graph | None:
+    """What the nodes of a pass do, latest first; where its gradients go; and a key: equal ones mean the same.
+
+    None if it cannot be compiled, also if the numbers of the nodes are not an order.
+    """
+    leaves = () if captures is None else dict(captures)
+    works: dict[Node, Any] = dict.fromkeys(
+        [n for n, _ in starts]
+    )  # in order: ties fall the same each time
     stack = list(works)
     while stack:
         node = stack.pop()
-        work = works[node] = _work_of(node, node in ends)
+        work = works[node] = _work_of(node, node in leaves)
         if work is None or len(works) > LARGEST:
             return None
         for edge in node.edges:
@@ -127,7 +145,52 @@ def _works(roots: Sequence[Node], ends: Container[Node]) -> dict[Node, Work] | N
                 stack.append(edge[0])
     # Accumulators have the highest number of all, and belong at the end.
     order = sorted(works, key=lambda node: (works[node] is _OF_LEAF, -node.sequence_nr))
-    return {node: works[node] for node in order}
+    ends = captures
+    if ends is None:
+        ends = [(node, 0) for node in order if type(node) is AccumulateGrad]
+    index = {node: i for i, node in enumerate(order)}
+    key: list[Hashable] = []
+    for node, nr in starts:
+        key += (index[node], nr)
+    key.append(-7)
+    for node, nr in ends:
+        key += (index.get(node, -1), nr)
+    key.append(-7)
+    for i, node in enumerate(order):
+        key += works[node][0]
+        for edge in node.edges:
+            if edge is None:
+                key.append(-1)
+                continue
+            after = index[edge[0]]
+            if after <= i:
+                return None  # numbers from several threads, or set by hand
+            key += (after, edge[1])
+    return {node: works[node] for node in order}, ends, tuple(key)
+
+
+def _keep_graph(
+    order: Sequence[Node], starts: Edges, captures: Edges | None, ends: Edges, key: Hashable
+) -> None:
+    """Keep the graph of a pass from one root, but for the root; see NOTE [graphs that are kept]."""
+    (root, nr), nodes = starts[0], order[1:]
+    if len(starts) == 1 and {node for node, _ in ends} <= set(nodes):
+        numbers = [node.sequence_nr for node in order]
+        kept[root] = nr, captures, root.edges, nodes, numbers, ends, key
+
+
+def _kept_graph(starts: Edges, captures: Edges | None) -> Graph | None:
+    """`_graph`, if that was kept and has not changed."""
+    root, nr = starts[0]
+    known = kept.get(root)
+    if known is None or len(starts) > 1 or known[:2] != (nr, captures):
+        return None
+    edges, nodes, numbers, ends, key = known[2:]
+    order = [root, *nodes]
+    if root.edges is not edges or [node.sequence_nr for node in order] != numbers:
+        return None
+    works = {node: _work_of(node, False) for node in order}
+    return None if None in works.values() else (works, ends, key)  # type: ignore[return-value]
 
 
 def _work_of(node: Node, is_end: bool) -> Work | None:
@@ -150,30 +213,6 @@ def _work_of(node: Node, is_end: bool) -> Work | None:
         return (node.plan.id,), values, values
     ways = [v.operation if type(v) is SavedView else 0 for v in values]
     return (node.plan.id, *ways), _operands(values), values
-
-
-def _key(
-    works: dict[Node, Work], index: dict[Node, int], roots: Edges, captures: Edges
-) -> tuple[Hashable, ...] | None:
-    """A key: equal ones mean the same pass. None if the numbers of the nodes are not an order."""
-    key: list[Hashable] = []
-    for node, nr in roots:
-        key += (index[node], nr)
-    key.append(-7)
-    for node, nr in captures:
-        key += (index.get(node, -1), nr)
-    key.append(-7)
-    for i, (node, (own, _, _)) in enumerate(works.items()):
-        key += own
-        for edge in node.edges:
-            if edge is None:
-                key.append(-1)
-                continue
-            after = index[edge[0]]
-            if after <= i:
-                return None  # numbers from several threads, or set by hand
-            key += (after, edge[1])
-    return tuple(key)
 
 
 def _leading(order: Sequence[Node], captures: Edges) -> set[Node]:
@@ -217,7 +256,7 @@ def _pull_of(plan: VjpPlan, values: Sequence[Any]) -> PullOfNode:
 
 
 def _pass(
-    works: dict[Node, Work], index: dict[Node, int], roots: Edges, captures: Edges
+    works: dict[Node, Work], roots: Edges, captures: Edges
 ) -> Callable[..., list[MaybeValue]]:
     """The pass as a function of saved values and cotangents, which keeps no nodes.
 
@@ -225,6 +264,7 @@ def _pass(
     """
     calls: list[tuple[int, PullOfNode, int, list[tuple[int, int] | None], list[bool]]] = []
     leading = _leading(list(works), captures)
+    index = {node: i for i, node in enumerate(works)}
     for i, (node, (_, operands, part)) in enumerate(works.items()):
         if part is None:
             continue

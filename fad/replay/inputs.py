@@ -168,11 +168,18 @@ def handle_of(t: Any, version: int | None = None) -> Any:
     if not isinstance(t, Tensor):
         return t
     handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)  # type: ignore[arg-type]
-    copy_known(handle, t)
+    if not is_empty(t):
+        copy_known(handle, t)
     handle.born = t.born
     if version is not None:
         handle.meta = Past(t, version)
     return handle
+
+
+def is_empty(t: Tensor) -> bool:
+    """Whether ``t`` is an output of a trace, at its level, that has no value and no node yet."""
+    lazy = t._lazy
+    return lazy is not None and lazy.trace.level is t._level
 
 
 _STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
@@ -180,6 +187,9 @@ _STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
 
 def copy_known(t: Tensor, o: Tensor) -> None:
     """Make the slots of ``t`` those of ``o``: set where they are set, else, of a lazy Tensor, empty."""
+    if o._lazy is None:
+        t._value, t._aux, t._node = o._value, o._aux, o._node
+        return
     for slot in _STATE:
         try:
             value = slot.__get__(o)

@@ -114,7 +114,7 @@ class Program:
     def __call__(self, values: Sequence[Operand]) -> PyTree:
         """The result, at the level of these values."""
         leaves = bind(self, values)  # the first call finds the structure
-        return trees.unflatten(self.structure, leaves)
+        return self.structure.unflatten(leaves)
 
     def compile(self, avals: Sequence[Any]) -> None:
         """Compile it for arrays on the default device."""

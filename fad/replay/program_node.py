@@ -17,7 +17,6 @@ has saved was written to. The nodes of the operations raise the errors.
 from __future__ import annotations
 
 import collections
-import copy
 import itertools
 import threading
 import weakref
@@ -150,11 +149,11 @@ class ProgramNode(RecordedNode):
             return True
         if not saved.isdisjoint([self.places[nr] for nr in self.written]):
             return False
-        for k, given in enumerate(stretch.inputs):
-            if given.version != version_at(given.argument) and ~k in saved:
-                return False
+        given = [stretch.inputs[~k] for k in saved if k < 0]
         views = [past for k, past in stretch.views.items() if k in saved]
-        return all([past.version == past.storage.version for past in views])
+        return all([x.version == version_at(x.argument) for x in given]) and all(
+            [past.version == past.storage.version for past in views]
+        )
 
     def output_written(self, output_nr: int, version: int) -> None:
         if self.operations is not None:
@@ -163,8 +162,8 @@ class ProgramNode(RecordedNode):
         else:
             self.written.setdefault(output_nr, version)
 
-    def _ends(self, outputs: Iterable[int]) -> list[int]:
-        return sorted([self.places[nr] for nr in outputs])
+    def _ends(self, outputs: Iterable[int]) -> Places:
+        return tuple(sorted([self.places[nr] for nr in outputs]))
 
     def run_adding(
         self,
@@ -186,9 +185,9 @@ class ProgramNode(RecordedNode):
             run([(e, c) for e, c in roots if c is not None], edges, keep_graph=keep_graph)
         ends = self._ends(outputs)
         variables = stretch.variables
-        wanted = [k for k, n in zip(variables, need, strict=True) if n]
-        begun = [k for k, a in zip(variables, arrived, strict=True) if a is not None]
-        ending = stretch.path[-1].ending(("backward", tuple(ends), tuple(begun), tuple(wanted)))
+        wanted = tuple([k for k, n in zip(variables, need, strict=True) if n])
+        begun = tuple([k for k, a in zip(variables, arrived, strict=True) if a is not None])
+        ending = stretch.path[-1].ending(("backward", ends, begun, wanted))
         if ending.program is None:
 
             def pull(level: Level, given: Cells, cells: Cells, cts: Any) -> PyTree:
@@ -212,11 +211,7 @@ class ProgramNode(RecordedNode):
             nodes = {self.operations[self.places.index(k)][0] for k in ends if k in self.places}
             _release(nodes, {node for node, _ in _edges_of(stretch)})
         if self.stretch is not None and self.freed.issuperset(self.places):
-            self.stretch = copy.copy(stretch)  # another pass may be in the middle of this one
-            self.stretch.inputs = [
-                given._replace(argument=given.argument if given.layout is True else None, parts=())
-                for given in stretch.inputs
-            ]
+            self.stretch = stretch.without_values()  # another pass may be in the middle of this one
 
 
 def _handle_of_written(level: Level, version: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Numbers of outputs of a stretch, or of inputs.
-Places: TypeAlias = Sequence[int]
+Places: TypeAlias = tuple[int, ...]
 Passed: TypeAlias = tuple[frozenset[int], frozenset[int]]
 # All inputs, or the outputs so far: Tensors of a level, and values from below.
 Cells: TypeAlias = list[Any]
@@ -55,20 +56,34 @@ class Failed:
         return False
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Stretch:
     """What a trace has now: operations, one after the other, by the states after them, and their inputs.
 
     ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
     ``variables`` are the numbers of the inputs that require grad at the level. ``views`` has the states of
-    the outputs that are views, if its program has a node which may need them.
+    the outputs that are views and saved, if its program has a node.
     """
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.path: list[State] = trace.path[1:]
-        self.inputs: list[Input] = trace.inputs[:]
-        self.variables = [k for k, given in enumerate(self.inputs) if given.layout is True]
-        self.views: dict[int, Past] = {}
+    trace: Trace
+    path: list[State]
+    inputs: list[Input]
+    variables: Places
+    views: dict[int, Past] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, trace: Trace) -> Stretch:
+        """What ``trace`` has now."""
+        variables = [k for k, given in enumerate(trace.inputs) if given.layout is True]
+        return cls(trace, trace.path[1:], trace.inputs[:], tuple(variables))
+
+    def without_values(self) -> Stretch:
+        """The same, without the values of its inputs: a backward pass has freed them."""
+        inputs = [
+            Input(g.argument if g.layout is True else None, (), g.aval, g.layout, g.version)
+            for g in self.inputs
+        ]
+        return Stretch(self.trace, self.path, inputs, self.variables, self.views)
 
     def passed(self, ends: Places | None, wanted: Places) -> Passed:
         """What a backward pass goes through from outputs ``ends`` (None: all) to the inputs ``wanted``.
@@ -77,19 +92,24 @@ class Stretch:
         left out, since its node saves handles of its own.
         """
         last = self.path[-1]
-        key = ends if ends is None else tuple(ends), tuple(wanted)
-        starts = range(last.size) if ends is None else ends
-        return tree.remember(last.passes, key, lambda: _passed(self.path, starts, wanted))
+        found: Passed | None = last.passes.get((ends, wanted))
+        if found is None:
+            starts = tuple(range(last.size)) if ends is None else ends
+            passed = _passed(self.path, starts, wanted)
+            found = tree.remember(last.passes, (ends, wanted), lambda: passed)
+        return found
 
     def keep_states(self, outputs: Sequence[Tensor]) -> None:
-        """Keep the states of what may be written to later: of inputs with a node, and of views."""
-        for k, given in enumerate(self.inputs):
+        """Keep the states of what may be written to later: of inputs with a node, and of saved views."""
+        for k in self.variables:
+            given = self.inputs[k]
             a = given.argument
-            if given.layout is True and a._node is not None and type(a.meta) is not Past:
-                self.inputs[k] = given._replace(argument=handle_of(a, given.version))
-        for k, t in enumerate(outputs):
-            if t.meta is not None and t.meta.link is not None:
-                self.views[k] = Past(t, t.meta.link.seen)
+            if a._node is not None and type(a.meta) is not Past:
+                self.inputs[k] = Input(handle_of(a, given.version), *given[1:])
+        for k in self.passed(None, self.variables)[1]:
+            meta = outputs[k].meta if k >= 0 else None
+            if meta is not None and meta.link is not None:
+                self.views[k] = Past(outputs[k], meta.link.seen)
 
     def program(self, finish: Finish) -> Program:
         """The operations as a function of the parts of the inputs, and of what else ``finish`` takes.

@@ -69,7 +69,7 @@ class Trace(Writes):
             if self.busy and self.thread_state is state.__dict__:
                 # A finalizer reads, while operations are appended or run: nothing is changed.
                 outputs: list[Tensor | None] = [None] * self.path[-1].size
-                return getattr(Stretch(self).record(outputs)[t._lazy.place], name)
+                return getattr(Stretch.of(self).record(outputs)[t._lazy.place], name)
             if t._level.id != self.level.id and name == "_value":
                 return self.read(t)
             if self._can_flush() and self.flush(too_long=False):
@@ -109,7 +109,7 @@ class Trace(Writes):
                 last = self.path[-1]
                 if too_long:
                     self.root.cut()  # the next one, from its beginning
-                if self._replay(Stretch(self), self.kept(), long=True) is None:
+                if self._replay(Stretch.of(self), self.kept(), long=True) is None:
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
@@ -138,15 +138,15 @@ class Trace(Writes):
             try:
                 if not outs or not self._is_as_it_was():
                     return None
-                ends = [self._place_of(o) for o in outs]
+                ends = tuple([self._place_of(o) for o in outs])
                 if None in ends or [*map(id, leaves)] != [*map(id, self.leaves())]:
                     return None
                 outs.clear()  # `kept` counts references: those of the user alone may be left
                 kept = self.kept()
                 outs += [self.outputs[k] for k in ends]
                 if values:
-                    kept = sorted({*kept, *ends})
-                stretch = Stretch(self)
+                    kept = tuple(sorted({*kept, *ends}))
+                stretch = Stretch.of(self)
                 variables = stretch.variables
 
                 def after(own: Level, given: Cells, cells: Cells) -> Sequence[Value]:
@@ -154,7 +154,7 @@ class Trace(Writes):
                     values = [x._value for x in inside]
                     return pull(own, [cells[k] for k in ends], inside, values)
 
-                key = (tuple(ends), *static)
+                key = (ends, *static)
                 found = self._replay(stretch, kept, key, after, freed=ends if frees else ())
                 if found is not None:
                     self._detach()
@@ -238,7 +238,7 @@ class Trace(Writes):
             if len(self.path) == 1:
                 return
             self.why = self.why or "a value or a node was read"
-            stretch = Stretch(self)
+            stretch = Stretch.of(self)
             runs = not (self.level.wraps or self.busy)
             if (
                 runs
@@ -282,7 +282,7 @@ class Trace(Writes):
     def _record(self) -> None:
         """Record every operation, one by one."""
         self.detach_stale(self.outputs)
-        Stretch(self).record(self.outputs)
+        Stretch.of(self).record(self.outputs)
 
     def _succeeded(self) -> None:
         self.policy.failures = 0

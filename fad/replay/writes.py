@@ -27,7 +27,7 @@ from fad.core.level import state
 from fad.core.tensor import Lazy, Meta, Tensor, storage_of, take_over
 from fad.core.types import Operand, Operation
 from fad.replay.buffer import Buffer
-from fad.replay.inputs import Past, copy_known, handle_of, out_of_date, version_at
+from fad.replay.inputs import Past, copy_known, handle_of, is_empty, out_of_date, version_at
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.aliases import Link, link_of
@@ -114,10 +114,11 @@ class Writes(Buffer):
         self.busy = True
         try:
             self._stand_in(t, version)
-            lazy = source._lazy
+            lazy, are_empty = source._lazy, is_empty(t) and is_empty(source)
             t._level, t._output_nr, t._lazy = source._level, source._output_nr, lazy
             t._requires_grad = source._requires_grad
-            copy_known(t, source)
+            if not are_empty:
+                copy_known(t, source)
             self._replace_output(lazy, source, t)
         finally:
             self.busy = False
@@ -166,9 +167,8 @@ class Writes(Buffer):
 
     def inputs_changed(self) -> bool:
         """Whether an input was written to, other than by operations of this trace."""
-        kinds = [type(getattr(given.argument, "meta", None)) for given in self.inputs]
-        given = [x for x, kind in zip(self.inputs, kinds, strict=True) if kind is not Past]
-        return any([version_at(x.argument) != x.version for x in given])
+        changed = [x.argument for x in self.inputs if version_at(x.argument) != x.version]
+        return any([type(a.meta) is not Past for a in changed])
 
     def saves_stale(self, stretch: Stretch) -> bool:
         """Whether nodes would save what was overwritten since: then the backward pass is an error."""
