@@ -175,16 +175,18 @@ class Buffer:
         self.busy = True
         try:
             at = next_state(self, op, args, own)
-            if not isinstance(at, str):
+            if type(at) is not str:
                 level, first, outs = ROOT if at.untracked else self.level, at.first, []
                 for k, aval in enumerate(at.avals):
-                    outs.append(lazy_tensor(level, Lazy(aval, self, first + k), at.requires[k], k))
-                    if at.untracked:
-                        outs[k]._aux = outs[k]._node = None
+                    t = lazy_tensor(level, Lazy(aval, self, first + k), at.requires[k], k)
+                    outs.append(t)
+                if at.untracked:
+                    for t in outs:
+                        t._aux = t._node = None
                 if not self.done:
-                    self.outputs.extend(outs)
+                    self.outputs += outs
                     self.path.append(at)
-                    out = outs[0] if at.single else tuple(outs)
+                    out = t if at.single else tuple(outs)
         finally:
             self.busy = False
             if out is None:

@@ -190,7 +190,9 @@ def _kept_graph(starts: Edges, captures: Edges | None) -> Graph | None:
     if root.edges is not edges or [node.sequence_nr for node in order] != numbers:
         return None
     works = {node: _work_of(node, False) for node in order}
-    return None if None in works.values() else (works, ends, key)  # type: ignore[return-value]
+    if any([work is None for work in works.values()]):
+        return None
+    return works, ends, key  # type: ignore[return-value]
 
 
 def _work_of(node: Node, is_end: bool) -> Work | None:
