@@ -42,7 +42,6 @@ class Engine:
         }
 
     def clear_cache(self) -> None:
-        worker.clear()
         tree.forget()
         tree.hits = tree.passes = compiled_backward.policy.failures = 0
         compiled_backward.structures.clear()

@@ -41,13 +41,12 @@ from typing import Any
 
 import numpy as np
 
-from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
 from fad.core.level import MODES, Level, bodies, state
 from fad.core.tensor import Lazy, Tensor, has_value, lazy_tensor, new_tensor
 from fad.core.types import Operand, Operation, Outputs
-from fad.replay.inputs import FOREIGN, Input, is_value, look
+from fad.replay.inputs import Input, is_value, look
 from fad.replay.policy import TIMES, Policy
 from fad.replay.settings import in_context, is_small
 from fad.replay.states import Root, State, next_state, origin_of, referenced
@@ -114,30 +113,28 @@ class Buffer:
         Several Tensors may have one place in the graph, as a Tensor and what a node has saved of it. They are
         one input: its gradient is added up in the order of the operations, whichever of them these take.
         """
-        edge = _edge_of(given)
-        if edge is not None:
-            place = ~len(self.inputs)
-            known = self.edges.setdefault(edge, place)
+        a, place = given.argument, ~len(self.inputs)
+        if type(a) is Tensor:
+            has_place = given.layout is True
+            node: Any = a._node if has_place else None
+            if has_place and node is None and a.meta is not None and a.meta.accumulator is not None:
+                node = a.meta.accumulator()  # if a leaf has none, no other Tensor has its place
+            known = place
+            if node is not None:
+                edge = edge_to_operation((node, a._output_nr), opened_only=True)
+                known = self.edges.setdefault(edge, place)
             if known != place:
-                same = self.inputs[~known].parts[0] is given.parts[0]
-                return known if same else None
-        if not all([type(p) is not Tensor or is_value(p) for p in given.parts]):
-            self.on_values = False
-            if self.path[-1].has_untracked:
-                self.policy.defers_untracked = False
-        return self._put(given)
-
-    def _put(self, given: Input) -> int:
-        place = ~len(self.inputs)
+                return known if self.inputs[~known].parts[0] is given.parts[0] else None
+            if not all(map(is_value, given.parts)):
+                self.on_values = False
+                if self.path[-1].has_untracked:
+                    self.policy.defers_untracked = False
         self.inputs.append(given)
-        self.places[id(given.argument)] = place
+        self.places[id(a)] = place
         return place
 
     def place(self, a: Any) -> int | None:
         """The place of an argument that has none; None if it cannot be an input."""
-        if type(a) in SCALARS and is_small(constant(a)):  # there are many of them
-            value = constant(a)
-            return self._put(Input(a, (value,), value.aval, FOREIGN, 0))
         value = a
         if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
             value = a if a._requires_grad else a._value
@@ -175,7 +172,7 @@ class Buffer:
         self.busy = True
         try:
             at = next_state(self, op, args, own)
-            if type(at) is not str:
+            if not isinstance(at, str):
                 level, first, outs = ROOT if at.untracked else self.level, at.first, []
                 for k, aval in enumerate(at.avals):
                     t = lazy_tensor(level, Lazy(aval, self, first + k), at.requires[k], k)
@@ -266,17 +263,3 @@ def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
     """The outputs of an untracked operation."""
     out = at.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
     return tuple([new_tensor(o, ROOT) for o in ((out,) if at.single else out)])
-
-
-def _edge_of(given: Input) -> tuple[Node, int] | None:
-    """The place in the graph of an input, where another one can have the same."""
-    a = given.argument
-    if given.layout is not True or type(a) is not Tensor:
-        return None
-    node = a._node
-    if node is None:  # a leaf: another Tensor can only have its place if there is this node
-        known = None if a.meta is None else a.meta.accumulator
-        node = None if known is None else known()
-    if node is None:
-        return None
-    return edge_to_operation((node, a._output_nr), opened_only=True)  # type: ignore[arg-type]

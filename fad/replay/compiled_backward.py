@@ -88,10 +88,8 @@ def backward(
     operands = with_constants([*[x for _, own, _ in works.values() for x in own], *cts])
     plain = all([type(x) is jaxapi.array_type for x in operands])
     parts = [part for _, _, part in works.values() if type(part) is Part]
-    if parts and not plain:
-        return None
     arrays = [x for x in (cts if again else operands) if type(x) is jaxapi.array_type]
-    if not all(map(is_small, arrays)):
+    if (parts and not plain) or not all(map(is_small, arrays)):
         return None
     entry: Ending = structures.get(key) or structures.put(key, Ending())
     entry.count += 1
@@ -136,8 +134,8 @@ def _graph(starts: Edges, captures: Edges | None) -> Graph | None:
     stack = list(works)
     while stack:
         node = stack.pop()
-        work = works[node] = _work_of(node, node in leaves)
-        if work is None or len(works) > LARGEST:
+        work = works[node] = _work_of(node)
+        if work is None or (node in leaves and work is not _OF_LEAF) or len(works) > LARGEST:
             return None
         for edge in node.edges:
             if edge is not None and edge[0] not in works:
@@ -173,36 +171,32 @@ def _keep_graph(
     order: Sequence[Node], starts: Edges, captures: Edges | None, ends: Edges, key: Hashable
 ) -> None:
     """Keep the graph of a pass from one root, but for the root; see NOTE [graphs that are kept]."""
-    (root, nr), nodes = starts[0], order[1:]
+    nodes = order[1:]
     if len(starts) == 1 and {node for node, _ in ends} <= set(nodes):
-        numbers = [node.sequence_nr for node in order]
+        (root, nr), numbers = starts[0], [node.sequence_nr for node in order]
         kept[root] = nr, captures, root.edges, nodes, numbers, ends, key
 
 
 def _kept_graph(starts: Edges, captures: Edges | None) -> Graph | None:
     """`_graph`, if that was kept and has not changed."""
+    if len(starts) != 1:
+        return None
     root, nr = starts[0]
     known = kept.get(root)
-    if known is None or len(starts) > 1 or known[:2] != (nr, captures):
+    if known is None or known[:2] != (nr, captures):
         return None
     edges, nodes, numbers, ends, key = known[2:]
-    order = [root, *nodes]
-    if root.edges is not edges or [node.sequence_nr for node in order] != numbers:
-        return None
-    works = {node: _work_of(node, False) for node in order}
-    if any([work is None for work in works.values()]):
-        return None
-    return works, ends, key  # type: ignore[return-value]
+    works: dict[Node, Any] = {node: _work_of(node) for node in (root, *nodes)}
+    same = root.edges is edges and [node.sequence_nr for node in works] == numbers
+    return (works, ends, key) if same and all(works.values()) else None
 
 
-def _work_of(node: Node, is_end: bool) -> Work | None:
+def _work_of(node: Node) -> Work | None:
     """What a node does; None if it may be observed (hooks, ...), or what it needs was freed."""
     if type(node) is AccumulateGrad:
         meta = node.variable.meta
         hooked = meta is not None and meta.has_hooks
         return None if hooked or node.extra is not None else _OF_LEAF
-    if is_end:
-        return None
     if type(node) is not PrimitiveNode:
         part = node.part() if isinstance(node, RecordedNode) else None
         return None if part is None else ((part.key,), part.operands, part)

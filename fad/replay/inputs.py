@@ -15,6 +15,7 @@ from fad.core.types import Value
 from fad.replay.settings import aval_id, is_small
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT, RecordingLevel
+from fad.views.aliases import out_of_date
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
 
@@ -94,6 +95,9 @@ def _is_place_to_begin(t: Tensor) -> bool:
 def look(a: Any, own: RecordingLevel) -> Input | None:
     """What is known of a new input of a trace of the level ``own``; None if it cannot be one."""
     kind = type(a)
+    if kind in SCALARS:  # there are many of them
+        value = constant(a)
+        return Input(a, (value,), value.aval, FOREIGN, 0) if is_small(value) else None
     value, version = a, version_at(a)
     if kind is Tensor:
         level = a._level
@@ -114,8 +118,6 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
             value = a._value if a._lazy is None else a
         elif level.id >= own.id:
             return None  # of an inner level, which gets the call
-    elif kind in SCALARS:
-        value = constant(a)
     if type(value) is jaxapi.array_type:
         if not is_small(value) or is_borrowed(value):
             return None
@@ -130,14 +132,6 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
 def version_at(a: object) -> int:
     """How often an input was changed in place."""
     return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
-
-
-def out_of_date(t: Any) -> int | None:
-    """The version of the state of ``t``, if it is an alias whose base was written to since."""
-    meta = t.meta if type(t) is Tensor else None
-    if meta is None or meta.link is None or meta.link.seen == meta.storage.version:
-        return None
-    return int(meta.link.seen)
 
 
 class Past(Meta):

@@ -179,7 +179,7 @@ class Policy:
     def program(
         self, ending: Ending, path: Sequence[State], make: Make, *, now: bool, new: bool, long: bool
     ) -> Program | str:
-        """The program of a stretch that has ended like this; or why its operations run one by one.
+        """A program, the first, of a stretch that has ended like this; or why its operations run one by one.
 
         Arguments:
             path: its states.
@@ -190,8 +190,6 @@ class Policy:
         ending.count += 1
         if ending.refused:
             return f"it failed: {ending.refused}"
-        if ending.program is not None:
-            return ending.program
         fresh = fresh_in(path) if new else 0
         whole = new and repays_whole(path[-1].work, fresh)
         is_due = at_once or 0 < self.due <= self.begun

@@ -92,12 +92,10 @@ class Program:
     def execute(self, values: Sequence[Operand]) -> Outputs:
         """Run on arrays: the leaves of the result."""
         call = self.call
-        # The process ends, or is a forked child, where XLA has no threads.
-        if call is None or worker.stopped or not jaxapi.at_top_level():
+        arrays = [type(v) is jaxapi.array_type for v in values]
+        # Stopped: the process ends, or is a forked child, where XLA has no threads.
+        if call is None or not all(arrays) or worker.stopped or not jaxapi.at_top_level():
             return self.flat(*values)
-        for v in values:
-            if type(v) is not jaxapi.array_type:
-                return self.flat(*values)
         out = call(*values)
         return waited(out, values) if borrowed else out
 
@@ -199,17 +197,6 @@ class _Worker:
         """Wait until everything that is queued has been compiled."""
         with self.changed:
             self.changed.wait_for(lambda: not self.busy or self.stopped)
-
-    def clear(self) -> None:
-        """Drop what is queued."""
-        with self.changed:
-            for reference, _ in self.queue:
-                program = reference()
-                if program is not None:
-                    program.queued = False
-            self.busy -= len(self.queue)
-            self.queue.clear()
-            self.changed.notify_all()
 
     def stop(self) -> None:
         """Finish the program that is being compiled, and no other: the process ends."""

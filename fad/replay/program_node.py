@@ -151,9 +151,8 @@ class ProgramNode(RecordedNode):
             return False
         given = [stretch.inputs[~k] for k in saved if k < 0]
         views = [past for k, past in stretch.views.items() if k in saved]
-        return all([x.version == version_at(x.argument) for x in given]) and all(
-            [past.version == past.storage.version for past in views]
-        )
+        unchanged = [x.version == version_at(x.argument) for x in given]
+        return all(unchanged + [past.version == past.storage.version for past in views])
 
     def output_written(self, output_nr: int, version: int) -> None:
         if self.operations is not None:
@@ -188,14 +187,12 @@ class ProgramNode(RecordedNode):
         wanted = tuple([k for k, n in zip(variables, need, strict=True) if n])
         begun = tuple([k for k, a in zip(variables, arrived, strict=True) if a is not None])
         ending = stretch.path[-1].ending(("backward", ends, begun, wanted))
-        if ending.program is None:
 
-            def pull(level: Level, given: Cells, cells: Cells, cts: Any) -> PyTree:
-                roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
-                return tuple(pull_back(roots, cts, [given[k] for k in wanted])), ()
+        def pull(level: Level, given: Cells, cells: Cells, cts: Any) -> PyTree:
+            roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
+            return tuple(pull_back(roots, cts, [given[k] for k in wanted])), ()
 
-            ending.program = stretch.program(pull)
-        program = ending.program
+        program = ending.program = ending.program or stretch.program(pull)
         cts = [c for c in (*cotangents, *arrived) if c is not None]
         values = [*parts_of(stretch.inputs, self.on_values), *cts]
         stretch.trace.policy.have_ready(program, values)  # if not, its operations run one by one

@@ -123,13 +123,10 @@ class _Tree:
 
     def endings(self) -> list[Ending]:
         """All that are remembered."""
-        found: list[Ending] = []
-        todo: list[State] = list(self.roots.values())
-        while todo:
-            at = todo.pop()
-            found += at.endings.values()
-            todo += at.next.values()
-        return found
+        states: list[State] = list(self.roots.values())
+        for at in states:
+            states += at.next.values()
+        return [ending for at in states for ending in at.endings.values()]
 
     def note(self, name: str, count: int, what: str) -> None:
         """Log how a trace of so many operations ended."""

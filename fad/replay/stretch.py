@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.tensor import Lazy, Storage, Tensor, has_value, lazy_tensor, take_over
@@ -46,11 +46,10 @@ class Failed:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def get(self, t: Tensor, name: str) -> Any:
+    def get(self, *_: object) -> NoReturn:
         raise self.error.with_traceback(None)
 
-    def materialize(self) -> None:
-        raise self.error.with_traceback(None)
+    materialize = get
 
     def share(self, t: Tensor, new: Tensor) -> bool:
         return False

@@ -65,11 +65,11 @@ class Trace(Writes):
         """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:
             if t._lazy is None:  # another thread has read it
-                return object.__getattribute__(t, name)
+                return getattr(t, name)
             if self.busy and self.thread_state is state.__dict__:
                 # A finalizer reads, while operations are appended or run: nothing is changed.
-                outputs: list[Tensor | None] = [None] * self.path[-1].size
-                return getattr(Stretch.of(self).record(outputs)[t._lazy.place], name)
+                cells = Stretch.of(self).record([None] * self.path[-1].size)
+                return getattr(cells[t._lazy.place], name)
             if t._level.id != self.level.id and name == "_value":
                 return self.read(t)
             if self._can_flush() and self.flush(too_long=False):
@@ -77,25 +77,22 @@ class Trace(Writes):
                     self.close()
             else:
                 self.materialize()
-            if t._lazy is not None:
-                return t._lazy.trace.get(t, name)
-        return object.__getattribute__(t, name)
+        return getattr(t, name)
 
     def _can_flush(self) -> bool:
         """Whether a read of a value ends a stretch, and the trace goes on after it."""
-        if not self.level.wraps or self.is_new or self.busy or self.why:
+        if not self.level.wraps or self.is_new or self.busy or self.why or not self._goes_on():
             return False  # where nothing is recorded, `materialize` runs the program too
-        if not self._goes_on() or jaxapi.is_tracing():
-            return False
         # else an outer transform would sum gradients in another order
-        return all([type(p) is jaxapi.array_type for given in self.inputs for p in given.parts])
+        arrays = [type(p) is jaxapi.array_type for given in self.inputs for p in given.parts]
+        return all(arrays) and not jaxapi.is_tracing()
 
     # Running as one program
 
     def flush(self, too_long: bool) -> bool:
         """Give all outputs that are referenced their values, and go on; False if nothing more is appended.
 
-        ``too_long``: because of its length, not because something is read.
+        It is called where `_goes_on`. ``too_long``: because of its length, not because something is read.
         """
         with self.lock:
             if self.busy or self.done:
@@ -104,7 +101,8 @@ class Trace(Writes):
                 return True
             self.busy = True
             try:
-                if not self._is_as_it_was():
+                self.detach_stale(())
+                if self.inputs_changed():
                     return False
                 last = self.path[-1]
                 if too_long:
@@ -136,7 +134,8 @@ class Trace(Writes):
                 return None
             self.busy = True
             try:
-                if not outs or not self._is_as_it_was():
+                self.detach_stale(())
+                if not outs or not self._goes_on() or self.inputs_changed():
                     return None
                 ends = tuple([self._place_of(o) for o in outs])
                 if None in ends or [*map(id, leaves)] != [*map(id, self.leaves())]:
@@ -163,11 +162,6 @@ class Trace(Writes):
                 return found
             finally:
                 self.busy = False
-
-    def _is_as_it_was(self) -> bool:
-        """Whether modes and settings are those in which it was made, and no input has changed."""
-        self.detach_stale(())
-        return self._goes_on() and not self.inputs_changed()
 
     def _place_of(self, o: Any) -> Any:
         """The place of an output of the function; None if it is none of the trace."""
@@ -202,7 +196,7 @@ class Trace(Writes):
             return found, tuple([p for k in kept for p in own.parts(cells[k])])
 
         ending = path[-1].ending((key, long, *kept))
-        program = policy.program(
+        program = ending.program or policy.program(
             ending,
             path,
             lambda: stretch.program(finish),
@@ -262,11 +256,10 @@ class Trace(Writes):
             if done:
                 return
             if self.busy or referenced(self.outputs):
-                self.materialize()
-            else:
-                if self.ended:
-                    self._succeeded()
-                self._empty()
+                return self.materialize()
+            if self.ended:
+                self._succeeded()
+            self._empty()
 
     def _detach(self) -> None:
         """Nothing more is appended."""

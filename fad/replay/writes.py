@@ -27,10 +27,10 @@ from fad.core.level import state
 from fad.core.tensor import Lazy, Meta, Tensor, storage_of, take_over
 from fad.core.types import Operand, Operation
 from fad.replay.buffer import Buffer
-from fad.replay.inputs import Past, copy_known, handle_of, is_empty, out_of_date, version_at
+from fad.replay.inputs import Past, copy_known, handle_of, is_empty, version_at
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT
-from fad.views.aliases import Link, link_of
+from fad.views.aliases import Link, link_of, out_of_date
 from fad.views.stop_gradient import stopped
 
 if TYPE_CHECKING:
@@ -122,9 +122,7 @@ class Writes(Buffer):
             self._replace_output(lazy, source, t)
         finally:
             self.busy = False
-        if source._lazy is None:  # a finalizer has read it
-            take_over(t, source)
-        elif self.done:
+        if self.done:  # a finalizer has read it
             self.materialize()
 
     def _stand_in(self, t: Tensor, version: int) -> Tensor:

@@ -130,6 +130,14 @@ def link_of(t: Tensor) -> Link | None:
     return None if t.meta is None else t.meta.link  # type: ignore[return-value]  # see `ViewLink`
 
 
+def out_of_date(t: object) -> int | None:
+    """The version of the state of ``t``, if it is an alias whose base was written to since."""
+    meta = t.meta if type(t) is Tensor else None
+    if meta is None or meta.link is None or meta.link.seen == meta.storage.version:
+        return None
+    return int(meta.link.seen)
+
+
 def has_error(t: Tensor) -> bool:
     """Whether the use of the history of ``t`` raises, see `Link`."""
     link = link_of(t)
