@@ -36,10 +36,18 @@ def test_parts_and_layout() -> None:
             avals = level.part_avals(t.aval, level.layout(t))
             assert [a.shape for a in avals] == [p.shape for p in level.parts(t)]
             assert level.part_count(level.layout(t)) == len(avals)
-            assert (level.tangent(t) is None) == (len(avals) == 1)
+            assert (level.tangent(t) is None) == (level.layout(t) == ())
         assert level.unpack(X) == (X,)
         assert len(level.unpack(level.coordinates(X[:0], 0))) == 1
     assert level.key() == level.maker()().key()
+
+
+def test_compiled_code_makes_the_rows_of_coordinates_itself() -> None:
+    # As operands they would be numbers that XLA does not know, and products with them would remain.
+    compiled = fad.jit(fad.laplacian(lambda x: fnp.sum(fnp.sin(MATRIX @ x))))
+    assert_close(compiled(X), -jnp.sum(MATRIX**2 * jnp.sin(MATRIX @ X)[:, None]))
+    (entry,) = compiled._entries.values()
+    assert not any([a.shape == (1, *X.shape) for a in entry.fixed])
 
 
 def test_only_what_may_not_be_zero_is_computed() -> None:
