@@ -17,7 +17,7 @@ from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
 from fad.core.jaxprs import jaxpr_key
 from fad.core.level import bind, map_tensors
 from fad.core.primitive import Primitive
-from fad.core.series import depends_on_point, derivative_of, evaluate_with, plus
+from fad.core.series import RULES, depends_on_point, derivative_of, evaluate_with, plus
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import (
     Array,
@@ -68,6 +68,7 @@ from fad.tape.recorder import RecordingLevel
 # * a product: its second derivative is the product of the Jacobians, twice;
 # * ``slogdet``: by the inverse;
 # * a function of each element: D²f is diagonal, so the sum over k is taken of products of Jacobians first;
+#   its derivatives are those of NOTE [series], where it has a rule by hand;
 # * else D²f by jvp of jvp, for each k.
 #
 # Source: R. Li, H. Ye, D. Jiang et al., "A computational framework for neural network-based variational Monte
@@ -179,13 +180,8 @@ class LaplacianLevel(RecordingLevel):
 
 def _layout(aux: Sequence[Any]) -> tuple[RowPattern | Coordinates | None, ...]:
     """What is static in a Jacobian and a Laplacian, as many as there are."""
-    return tuple(map(_static, aux))
-
-
-def _static(part: Any) -> RowPattern | Coordinates | None:
-    if type(part) is JacobianRows:
-        return part.pattern
-    return part if type(part) is Coordinates else None
+    fixed = [part if type(part) is Coordinates else None for part in aux]
+    return tuple([p.pattern if type(p) is JacobianRows else f for p, f in zip(aux, fixed)])
 
 
 def _arrays(aux: Sequence[Any]) -> list[Any]:
@@ -271,13 +267,8 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
         return [_product(eqn, outs[0], *inputs)]
     if eqn.primitive.name == "reduce_sum":
         ((_, rows, bend),) = inputs
-        return [
-            [
-                outs[0],
-                rows_of_sum(eqn, rows),
-                None if bend is None else evaluate_equation(eqn, [bend])[0],
-            ]
-        ]
+        summed = None if bend is None else evaluate_equation(eqn, [bend])[0]
+        return [[outs[0], rows_of_sum(eqn, rows), summed]]
     if _is_real_function_of_elements(eqn, point, differentiated, outs):
         return [_by_element(eqn, point, differentiated, outs[0], inputs)]
     if _is_slogdet(eqn):
@@ -376,6 +367,8 @@ def _by_element(
     inputs: list[Carried],
 ) -> Carried:
     """A function of each element."""
+    if len(inputs) == 1 and eqn.primitive.name in RULES:
+        return _by_series(eqn, out, *inputs[0])
     total: Carried = [out, None, None]
     for place, i in enumerate(differentiated):
         first = derivative_of(eqn, [i], [0], point, [point[i]])
@@ -398,6 +391,17 @@ def _by_element(
                 squares = _sum_of_products(rows, inputs[j][1].of_ndim(out.ndim))
                 total[2] = plus(total[2], (second if i == j else 2 * second) * squares)
     return total
+
+
+def _by_series(
+    eqn: JaxEquation, out: Array, x: Array, rows: JacobianRows, bend: Array | None
+) -> Carried:
+    """The same by a rule of NOTE [series], in fewer operations than a jvp of a jvp takes."""
+    ((_, *found),) = RULES[eqn.primitive.name](eqn, 2, [[x, 1.0, None]])
+    slope, half = [0.0 if c is None else c for c in found]  # such as of x**0 and x**1
+    curved = 2 * half * _sum_of_products(rows, rows)
+    bent = curved if bend is None else curved + slope * bend
+    return [out, rows.map(functools.partial(jnp.multiply, slope)), bent]
 
 
 def _sum_of_products(a: JacobianRows, b: JacobianRows) -> Array:

@@ -70,6 +70,11 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "convolution": lambda xp, x: xp.convolve(x * x, xp.sin(x)),
     "square of a convolution": lambda xp, x: xp.convolve(x, x) ** 2,
     "elements of one": lambda xp, x: xp.tanh(x) + xp.sqrt(x * x + 1.0) + xp.log1p(x * x),
+    "elements with a series": lambda xp, x: (
+        xp.exp2(x) + xp.expm1(x) + xp.tan(x) * xp.sinh(x) + xp.cosh(x) / (1.0 + xp.exp(-9.0 * x))
+    ),
+    "elements where a function is flat": lambda xp, x: xp.tanh(9.0 * x) + fad.nn.sigmoid(12.0 * x),
+    "integer powers": lambda xp, x: sum([fad.lax.integer_pow(x, n) for n in (-2, 0, 1, 3)]),
     "elements of two": lambda xp, x: xp.arctan2(xp.sin(x), x + 3.0) / (x * x + 1.0),
     "power": lambda xp, x: (x * x + 1.0) ** x,
     "where": lambda xp, x: xp.where(x > 0.0, x**3, xp.sin(x)),
