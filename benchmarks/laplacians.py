@@ -119,9 +119,9 @@ def scenarios() -> Iterator[Scenario]:
     for work, f, weights, size, dense, folx in (
         ("MLP, 64 inputs, 3 layers of 128", layers, LAYERS, 64, 0.6, 1.1),
         ("attention of 16 particles", attention, [EMBED, QUERY, KEY, VALUE], 48, 0.4, 1.0),
-        ("Slater determinant of 16 particles", determinants, of_determinant, 48, 0.2, 1.25),
-        ("4 Slater determinants", determinants, [EMBED, QUERY, SEVERAL], 48, 0.2, 1.2),
-        ("determinant, and all pairs", pairs, of_determinant, 48, 0.2, 1.0),
+        ("Slater determinant of 16 particles", determinants, of_determinant, 48, 0.2, 1.1),
+        ("4 Slater determinants", determinants, [EMBED, QUERY, SEVERAL], 48, 0.2, 1.1),
+        ("determinant, and all pairs", pairs, of_determinant, 48, 0.2, 0.7),
     ):
         what = f"Laplacians of {POINTS} points, against dense Hessians"
         yield Scenario(work, what, laplacians(f, weights, size, False), both, {"jax": dense})

@@ -202,6 +202,17 @@ class JacobianRows(NamedTuple):
         return JacobianRows(f(self.array), self.pattern)
 
 
+class Coordinates(NamedTuple):
+    """The Jacobian of coordinates themselves, from the one of this number on: one row, of ones."""
+
+    first: int
+
+    def rows(self, value: Any) -> JacobianRows:
+        """The same, of the ``value`` of the coordinates."""
+        one = jnp.ones((1, *value.shape), value.dtype)
+        return JacobianRows(one, coordinates(self.first, value.shape))
+
+
 @functools.lru_cache(maxsize=128)
 def _rows_in(pattern: RowPattern, other: RowPattern) -> np.ndarray:
     """For each row of ``other``, at each element, the row of ``pattern`` for its coordinate; -1: none."""
