@@ -29,11 +29,9 @@ from fad.views.aliases import has_only_values, only_value
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.index_forms import (
     ARRAY,
-    FLAGS,
     INT,
     NEW,
     SLICE,
-    TRUE,
     WHOLE,
     WINDOW,
     is_basic,
@@ -51,8 +49,8 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[PyTree, 
     for f in form:
         if f == NEW:
             index.append(None)
-        elif f in FLAGS:
-            index.append(f == TRUE)
+        elif isinstance(f, bool):
+            index.append(f)
         elif f in (ARRAY, INT):
             index.append(next(it))
         elif f[0] == SLICE:
@@ -98,7 +96,7 @@ def _windows(
     rest: list[object] = []
     lengths = iter(shape)
     for f, i in zip(form, _rebuild(form, values), strict=True):
-        if f == NEW or f in FLAGS:
+        if f == NEW or isinstance(f, bool):
             rest.append(i)
             continue
         start, size, left = 0, next(lengths), i
