@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,14 +24,17 @@ from fad.core.jaxapi import (
     has_rule_made_anew,
     is_tracing,
     programs,
+    run_jaxpr,
     trace_context,
     write_equations,
 )
 from fad.core.keys import exact
+from fad.core.masked import jvp_in
 from fad.core.types import (
     Array,
     ArrayFunction,
     Atom,
+    Aval,
     JaxBody,
     JaxEquation,
     JaxProgram,
@@ -83,32 +86,36 @@ def read(atoms: Sequence[Atom], env: dict[Atom, Array]) -> list[Array]:
     return [v.val if isinstance(v, Literal) else env[v] for v in atoms]
 
 
-def map_equations(
-    eqns: Sequence[JaxEquation], env: dict[Atom, Array], inline: bool = False
-) -> None:
-    """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
-
-    With ``inline``, calls (see `fad.core.jaxapi.called`) are opened up and evaluated in place.
+def map_equations(eqns: Sequence[JaxEquation], env: dict[Atom, Array]) -> None:
+    """Evaluate ``eqns`` in order, reading and writing variables in ``env``; calls (see
+    `fad.core.jaxapi.called`) are opened up, and evaluated in place.
     """
     for eqn in eqns:
         inputs = read(eqn.invars, env)
-        closed = called(eqn) if inline else None
+        closed = called(eqn)
         if closed is None:
             outputs = evaluate_equation(eqn, inputs)
         else:
-            inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
-            outputs = evaluate(closed.jaxpr, closed.consts, inputs, inline)
+            outputs = run_inlined(closed, inputs[len(inputs) - len(closed.jaxpr.invars) :])
         env.update(zip(eqn.outvars, outputs, strict=True))
 
 
-def evaluate(
-    jaxpr: JaxBody, consts: Sequence[Array], values: Sequence[Array], inline: bool = False
-) -> list[Array]:
-    """The results of a jaxpr, by `map_equations`."""
-    env: dict[Atom, Array] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, values, strict=True))
-    map_equations(jaxpr.eqns, env, inline)
-    return read(jaxpr.outvars, env)
+def run_inlined(closed: JaxProgram, values: Sequence[Array]) -> list[Array]:
+    """`fad.core.jaxapi.run_jaxpr`, by `map_equations`."""
+    env: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    env.update(zip(closed.jaxpr.invars, values, strict=True))
+    map_equations(closed.jaxpr.eqns, env)
+    return read(closed.jaxpr.outvars, env)
+
+
+def trace(f: ArrayFunction, operands: Iterable[Operand | Aval]) -> tuple[JaxProgram, Outputs]:
+    """The program of ``f``, and what it returns for such operands, as shapes; without the garbage
+    collector, see NOTE [finalizers and tracing].
+    """
+    found: tuple[JaxProgram, Outputs] = without_collector(jax.make_jaxpr(f, return_shape=True))(
+        *operands
+    )
+    return found
 
 
 def write_call(
@@ -122,8 +129,8 @@ def write_call(
     Arguments:
         known: a cache of the equations of ``f``, by the avals of ``values``.
     """
-    trace = current_program()
-    if trace is None:
+    program = current_program()
+    if program is None:
         return None
     kinds: list[Any] = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
     key = (trace_context(), *kinds)
@@ -132,13 +139,13 @@ def write_call(
         operands = [
             v if type(v) in SCALARS else struct_of(k) for v, k in zip(values, kinds, strict=True)
         ]
-        closed, shape = without_collector(jax.make_jaxpr(f, return_shape=True))(*operands)
+        closed, shape = trace(f, operands)
         once = any([isinstance(c, jax.core.Tracer) for c in closed.consts])
         found = known[key] = (None if once else closed, type(shape) is not tuple)
     equations, single = found
     if equations is None:
         return None
-    outs = write_equations(trace, equations, values)
+    outs = write_equations(program, equations, values)
     return outs[0] if single else tuple(outs)
 
 
@@ -166,14 +173,13 @@ def is_ref(atom: Atom) -> bool:
 
 def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:
     """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
-    jaxpr = convert_constvars_jaxpr(closed.jaxpr)
-    opened = ClosedJaxpr(jaxpr, ())
+    opened = ClosedJaxpr(convert_constvars_jaxpr(closed.jaxpr), ())
 
     def run(*values: Array) -> list[Array]:
-        trace = current_program()
-        if trace is not None:
-            return write_equations(trace, opened, values)
-        return evaluate(jaxpr, (), values)
+        program = current_program()
+        if program is not None:
+            return write_equations(program, opened, values)
+        return run_jaxpr(opened, *values)
 
     return run
 
@@ -230,16 +236,10 @@ def _key_with_rule(eqn: JaxEquation) -> Hashable:
         return key
     if depth:
         key += (id(rule), _Alive(rule))
-    inexact = [is_inexact(v.aval.dtype) for v in eqn.invars]
+    inexact = tuple([is_inexact(v.aval.dtype) for v in eqn.invars])
 
     def run(values: list[Array], tangents: list[Array]) -> tuple[Outputs, Outputs]:
-        def call(*some: Array) -> list[Array]:
-            it = iter(some)
-            given = [next(it) if i else v for v, i in zip(values, inexact, strict=True)]
-            return evaluate_equation(eqn, given)
-
-        primals = [v for v, i in zip(values, inexact, strict=True) if i]
-        return jax.jvp(call, primals, tangents)
+        return jvp_in(inexact, lambda *given: evaluate_equation(eqn, given), values, tangents)
 
     avals = [struct_of(v.aval) for v in eqn.invars]
     _derived.depth = depth + 1
