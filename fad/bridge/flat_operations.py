@@ -21,6 +21,7 @@ import jax
 
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
+from fad.core.masked import active
 from fad.core.types import Mask, PyTree
 
 T = TypeVar("T")
@@ -169,13 +170,8 @@ def _part(
     fn: Callable[..., tuple[Flat, ...]], values: Sequence[Flat], mask: Mask, have: Mask
 ) -> tuple[Callable[..., tuple[Flat, ...]], list[Flat]]:
     """``fn`` of the arguments in ``mask``, with the results in ``have``; and these arguments."""
-
-    def part(*differentiated: Flat) -> tuple[Flat, ...]:
-        given = iter(differentiated)
-        outs = fn(*[next(given) if m else v for m, v in zip(mask, values, strict=True)])
-        return tuple(_where(outs, have))
-
-    return part, _where(values, mask)
+    of_masked, differentiated = active(fn, mask, values)
+    return lambda *given: tuple(_where(of_masked(*given), have)), differentiated
 
 
 def _transposed_twice(

@@ -5,8 +5,8 @@ A *mask* is a tuple of bools, one for each argument: whether the function is dif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +17,22 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import shaped_array
 from fad.core.types import Array, ArrayFunction, Outputs
 
+T = TypeVar("T")
+
 
 def conjugate(x: Any) -> Array:
     """Complex conjugate; real values pass untouched."""
     return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
 
 
-def _active(
-    flat: ArrayFunction, mask: tuple[bool, ...], values: Sequence[Array]
-) -> tuple[ArrayFunction, list[Array]]:
-    """``flat`` as a function of its masked arguments, and these; the others are fixed."""
+def active(
+    f: Callable[..., Outputs], mask: Sequence[bool], values: Sequence[T]
+) -> tuple[Callable[..., Outputs], list[T]]:
+    """``f`` as a function of its masked arguments, and these; the others are fixed."""
 
-    def on_active(*active: Array) -> Outputs:
-        it = iter(active)
-        return flat(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
+    def on_active(*given: T) -> Outputs:
+        it = iter(given)
+        return f(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
 
     return on_active, [v for v, m in zip(values, mask, strict=True) if m]
 
@@ -42,12 +44,12 @@ def jvp_in(
     tangents: Sequence[Array],
 ) -> tuple[Outputs, Outputs]:
     """The outputs, and their tangents for the tangents of the masked arguments."""
-    on_active, active = _active(flat, mask, values)
+    on_active, primals = active(flat, mask, values)
     cast = [
         t if t.dtype == p.dtype else t.astype(p.dtype)
-        for p, t in zip(active, tangents, strict=True)
+        for p, t in zip(primals, tangents, strict=True)
     ]
-    out, out_t = jax.jvp(on_active, active, cast)
+    out, out_t = jax.jvp(on_active, primals, cast)
     return out, out_t
 
 
@@ -55,8 +57,8 @@ def vjp_in(
     mask: tuple[bool, ...], flat: ArrayFunction, values: Sequence[Array]
 ) -> tuple[Outputs, ArrayFunction]:
     """The outputs, and the pullback from their cotangents to those of the masked arguments."""
-    on_active, active = _active(flat, mask, values)
-    out, pullback = jax.vjp(on_active, *active)
+    on_active, primals = active(flat, mask, values)
+    out, pullback = jax.vjp(on_active, *primals)
     return out, pullback
 
 

@@ -36,7 +36,7 @@ from fad.core.jaxapi import (
     varying_alike,
 )
 from fad.core.level import state, traced_by_jax
-from fad.core.masked import conjugate
+from fad.core.masked import active, conjugate
 from fad.core.types import Array, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
@@ -130,11 +130,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     while isinstance(base, BatchedRules):
         base = base.base
     if not isinstance(base, DerivativeRules) or not base.is_linear:
-
-        def body(*xs: Array) -> list[Array]:
-            given = iter(xs)
-            return _run(*[next(given) if n else v for n, v in zip(need, values)], rules=rules)
-
+        body, _ = active(functools.partial(_run, rules=rules), need, values)
         like = [struct_of(v.aval) for v, n in zip(operands, need, strict=True) if n]
         cts = [instantiate_zeros(c) for c in cotangents]
         try:
