@@ -47,6 +47,7 @@ from fad.core.jaxapi import (
     write_equations,
 )
 from fad.core.jaxprs import parameters_key
+from fad.core.masked import select, spread
 from fad.core.pace import pace
 from fad.core.types import (
     Array,
@@ -97,15 +98,13 @@ def barrier(values: Sequence[Any]) -> list[Array]:
     ]
     rows = [
         with_layout_constraint(v, Layout(tuple(range(v.ndim)))) if v.ndim > 1 else v
-        for v, p in zip(values, plain)
-        if p
+        for v in select(plain, values)
     ]
     bind = (
         _barrier_primitive.bind if rows and current_program() is not None else _optimization_barrier
     )
     pace.yield_gil()
-    kept = iter(bind(*rows))
-    return [next(kept) if p else v for v, p in zip(values, plain)]
+    return spread(plain, bind(*rows), values)
 
 
 def _optimization_barrier(*values: Operand) -> Sequence[Array]:
@@ -131,10 +130,10 @@ define_primitive(
 def _copying_barrier(*values: Array, copied: Sequence[bool]) -> list[Array]:
     """A barrier behind a copy of each value that is ``copied``; see NOTE [exact programs]."""
     # A copy is a choice between a value and itself, which XLA cannot see through.
-    of = [v for v, c in zip(values, copied) if c]
+    of = select(copied, values)
     no, *twice = _optimization_barrier(np.False_, *of, *of)
-    copies = iter([jax.lax.select(no, *pair) for pair in zip(twice[: len(of)], twice[len(of) :])])
-    return list(_optimization_barrier(*[next(copies) if c else v for v, c in zip(values, copied)]))
+    copies = [jax.lax.select(no, *pair) for pair in zip(twice[: len(of)], twice[len(of) :])]
+    return list(_optimization_barrier(*spread(copied, copies, values)))
 
 
 _copying_barrier_primitive = new_primitive("copying_barrier")

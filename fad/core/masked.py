@@ -5,7 +5,7 @@ A *mask* is a tuple of bools, one for each argument: whether the function is dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -25,16 +25,26 @@ def conjugate(x: Any) -> Array:
     return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
 
 
+def select(mask: Sequence[bool], values: Sequence[T]) -> list[T]:
+    """The masked values."""
+    return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def spread(
+    mask: Sequence[bool], some: Iterable[Any], others: Sequence[Any] | None = None
+) -> list[Any]:
+    """``others``, or None for each, with ``some`` in the masked places."""
+    it = iter(some)
+    rest = [None] * len(mask) if others is None else others
+    return [next(it) if m else o for m, o in zip(mask, rest, strict=True)]
+
+
 def active(
     f: Callable[..., Outputs], mask: Sequence[bool], values: Sequence[T]
 ) -> tuple[Callable[..., Outputs], list[T]]:
     """``f`` as a function of its masked arguments, and these; the others are fixed."""
 
-    def on_active(*given: T) -> Outputs:
-        it = iter(given)
-        return f(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
-
-    return on_active, [v for v, m in zip(values, mask, strict=True) if m]
+    return lambda *given: f(*spread(mask, given, values)), select(mask, values)
 
 
 def jvp_in(
@@ -83,10 +93,8 @@ def run_pullback(
     outs = out if type(out) is tuple else (out,)
     if given is None:
         given = (True,) * len(outs)
-    it = iter(cotangents)
-    cts: list[Any] = []
-    for o, g in zip(outs, given, strict=True):
-        ct: Any = next(it) if g else None
+    cts = spread(given, cotangents)
+    for k, (o, ct) in enumerate(zip(outs, cts, strict=True)):
         if not is_inexact(o.dtype):
             ct = np.zeros(o.shape, jaxapi.float0)
         elif ct is None:
@@ -94,6 +102,6 @@ def run_pullback(
             ct = jaxapi.Zero(aval.to_ct_aval()) if sparse else jaxapi.zeros(aval)
         else:
             ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
-        cts.append(ct)
+        cts[k] = ct
     grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
-    return tuple([conjugate(g) for g, wanted in zip(grads, need, strict=True) if wanted])
+    return tuple(map(conjugate, select(need, grads)))

@@ -34,7 +34,7 @@ from fad.core.dependence import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import varying_axes, zeros
 from fad.core.level import bind, flush
-from fad.core.masked import conjugate, jvp_in, vjp_in
+from fad.core.masked import conjugate, jvp_in, spread, vjp_in
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
@@ -206,8 +206,7 @@ class ImplicitRules(CallRules):
         derivative = _derivative(self.equation, mask, _gradients)
         found = list(bind(derivative, [*saved.outs, *parameters, *given]))
         check_finite(self.equation, found, [*saved.outs, *given])
-        grads = iter(found)
-        return [*[None] * count, *[next(grads) if m else None for m in mask]]
+        return [*[None] * count, *spread(mask, found)]
 
     def bodies(self) -> list[Callable[..., PyTree]]:
         return []
