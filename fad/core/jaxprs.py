@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from fad.core.jaxapi import (
     write_equations,
 )
 from fad.core.keys import exact
-from fad.core.masked import jvp_in
+from fad.core.masked import jvp_in, select
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -184,29 +183,21 @@ def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:
     return run
 
 
-def parameters_key(eqn: JaxEquation, known: dict[int, Hashable]) -> Hashable:
+def parameters_key(eqn: JaxEquation, known: dict[int, Hashable], depth: int = 0) -> Hashable:
     """A hashable form of the parameters of an equation, as in `jaxpr_key`.
 
     Arguments:
         known: those of other equations: the equations that are written often share their parameters.
+        depth: how deep in derivatives of derivatives the equation is, see `_key_with_rule`.
     """
     found: Hashable = known.get(id(eqn.params))
     if found is None:
-        if has_rule_made_anew(eqn) or (_derived.depth and defined_rule(eqn) is not None):
-            found = _key_with_rule(eqn)
+        if has_rule_made_anew(eqn) or (depth and defined_rule(eqn) is not None):
+            found = _key_with_rule(eqn, depth)
         else:
-            found = tuple([(name, _parameter_key(p)) for name, p in sorted(eqn.params.items())])
+            found = tuple([(n, _parameter_key(p, depth)) for n, p in sorted(eqn.params.items())])
         known[id(eqn.params)] = found
     return found
-
-
-class _Derived(threading.local):
-    """How deep in derivatives of derivatives the key is that is being made."""
-
-    depth = 0
-
-
-_derived = _Derived()
 
 
 class _Alive:
@@ -222,15 +213,14 @@ class _Alive:
         return 0
 
 
-def _key_with_rule(eqn: JaxEquation) -> Hashable:
+def _key_with_rule(eqn: JaxEquation, depth: int) -> Hashable:
     """What a call computes, and the program of its derivative, in which the call itself comes again.
 
     The program of a derivative is made anew, and so are the calls in it: a custom_jvp there is known by the
     rule that it was defined with. Calls in the derivatives of those count by what they compute.
     """
     inner = list(programs(eqn))
-    key: tuple[Hashable, ...] = (*map(_parameter_key, inner), _Alive(*inner))
-    depth = _derived.depth
+    key: tuple[Hashable, ...] = (*[_parameter_key(p, depth) for p in inner], _Alive(*inner))
     rule = defined_rule(eqn)
     if depth == 2 or (depth and rule is None):
         return key
@@ -238,35 +228,36 @@ def _key_with_rule(eqn: JaxEquation) -> Hashable:
         key += (id(rule), _Alive(rule))
     inexact = tuple([is_inexact(v.aval.dtype) for v in eqn.invars])
 
-    def run(values: list[Array], tangents: list[Array]) -> tuple[Outputs, Outputs]:
-        return jvp_in(inexact, lambda *given: evaluate_equation(eqn, given), values, tangents)
+    def run(*values: Array) -> tuple[Outputs, Outputs]:
+        n = len(inexact)
+        return jvp_in(inexact, lambda *at: evaluate_equation(eqn, at), values[:n], values[n:])
 
     avals = [struct_of(v.aval) for v in eqn.invars]
-    _derived.depth = depth + 1
-    try:
-        made = jax.make_jaxpr(run)(avals, [a for a, i in zip(avals, inexact, strict=True) if i])
-        return (*key, _parameter_key(made), _Alive(made))
-    finally:
-        _derived.depth = depth
+    made, _ = trace(run, [*avals, *select(inexact, avals)])
+    return (*key, _parameter_key(made, depth + 1), _Alive(made))
 
 
-def _parameter_key(p: object) -> Hashable:
+def _parameter_key(p: object, depth: int) -> Hashable:
     if isinstance(p, ClosedJaxpr):
-        return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
+        return (jaxpr_key(p.jaxpr, depth), tuple([id(c) for c in p.consts]))
     if isinstance(p, Jaxpr):
-        return jaxpr_key(p)
+        return jaxpr_key(p, depth)
     if isinstance(p, (tuple, list)):
-        return (type(p), tuple(map(_parameter_key, p)))
+        return (type(p), tuple([_parameter_key(x, depth) for x in p]))
     try:
         return exact(p)
     except TypeError:
         return (type(p), id(p))
 
 
-def jaxpr_key(jaxpr: JaxBody) -> tuple[Hashable, ...]:
+def jaxpr_key(jaxpr: JaxBody, depth: int = 0) -> tuple[Hashable, ...]:
     """A hashable form of a jaxpr: equal keys mean the same program.
 
     Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
+
+    Arguments:
+        jaxpr: the program.
+        depth: that of its equations in `parameters_key`.
     """
     numbers: dict[Atom, int] = {}
     params: dict[int, Hashable] = {}
@@ -281,7 +272,12 @@ def jaxpr_key(jaxpr: JaxBody) -> tuple[Hashable, ...]:
     for v in (*jaxpr.constvars, *jaxpr.invars):
         key += (atom(v), v.aval)
     for eqn in jaxpr.eqns:
-        key += (eqn.primitive, parameters_key(eqn, params), len(eqn.invars), len(eqn.outvars))
+        key += (
+            eqn.primitive,
+            parameters_key(eqn, params, depth),
+            len(eqn.invars),
+            len(eqn.outvars),
+        )
         key += [atom(v) for v in eqn.invars]
         for v in eqn.outvars:
             key += (atom(v), v.aval)
