@@ -87,12 +87,11 @@ def _form_of(entries: Sequence[Any], x: Value) -> tuple[tuple[Hashable, ...], li
     What programs differ by is in the form, what may differ from call to call is a value. So a slice without a
     step is a window of a length, at a position: a loop over ``x[i : i + 3]`` needs one program. The window
     is whole, and a position constant, where no program could be shared: of all elements, of none, or with a
-    step. Beside a bool (``x[True, 1:]``), whose dimension JAX itself has to place, slices stay what they are.
+    step.
     """
     form: list[Hashable] = []
     values: list[Operand] = []
     dim = 0
-    flagged = any([isinstance(e, bool) for e in entries])
     for e in entries:
         if e is None:
             form.append(NEW)
@@ -110,7 +109,7 @@ def _form_of(entries: Sequence[Any], x: Value) -> tuple[tuple[Hashable, ...], li
             length = len(range(start, stop, step))
             if step == 1 and length == size:
                 form.append(WHOLE)
-            elif step != 1 or length == 0 or flagged:
+            elif step != 1 or length == 0:
                 form.append((SLICE, e.start, e.stop, e.step))
             else:
                 form.append((WINDOW, length))

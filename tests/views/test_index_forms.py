@@ -21,6 +21,14 @@ from fad.views import indexing
 from fad.views.index_forms import parse_index
 
 BOOLS = [True, False, (True, 0), (0, True), (True, [0, 1]), (..., True), (True, None, 1), np.True_]
+# Of these JAX loses elements, or has an error.
+BOOLS += [
+    (None, True),
+    (None, True, slice(1, 2)),
+    (slice(None), True, None, True),
+    (True, None, False),
+]
+BOOLS += [(slice(0, 1), None, True), ([0, 1], None, True), (slice(None, None, -1), None, True, 1)]
 
 SIMILAR = [
     0,
