@@ -174,7 +174,7 @@ def flattened(
     Raises (when it is called):
         ArgumentError: a result is no array.
     """
-    form: list[Any] = []
+    form: list[PyTree] = []
 
     def fn(*arrays: Flat) -> tuple[Flat, ...]:
         args, kwargs = rest.combine(arrays)
