@@ -102,9 +102,9 @@ class Compiled:
         self._arguments = arguments
         self._entries = Cache()
         self._tables: Table | None = Table(_TABLES)  # of `jaxapi.call_table`; None if none would do
-        self._has_static = arguments.has_static
+        self._has_static = bool(arguments.nums or arguments.names)
         self._refused = 0  # calls that were
-        self._keeps = not arguments.donates
+        self._keeps = not (arguments.donated_nums or arguments.donated_names)
         self._draws = False  # whether it draws random numbers, as far as has been seen
         self._explains = explain
 

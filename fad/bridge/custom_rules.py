@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
-from fad.bridge.signatures import positions
+from fad.bridge.signatures import positions_and_names
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.masked import conjugate
@@ -108,7 +108,8 @@ class _Definition:
             )
         self.f = f
         self.name: str = getattr(f, "__name__", type(f).__name__)
-        self.nondiff = sorted(positions(f, "custom_rules", "nondiff", nums, names))
+        found = positions_and_names(f, "custom_rules", "nondiff", nums, names)
+        self.nondiff = sorted(found[0])
         self.signature = inspect.signature(f)
         kinds = [p.kind for p in self.signature.parameters.values()]
         variadic = inspect.Parameter.VAR_POSITIONAL in kinds
@@ -349,7 +350,7 @@ class _Definition:
 
     def _vjp(self, ctx: Context, *cotangents: PyTree) -> tuple[PyTree, ...]:
         assert self.bwd is not None
-        nondiff, residuals = _unpack(ctx.saved_data["residuals"], ctx.saved_tensors)
+        nondiff, residuals = ctx.saved_data["residuals"].value.combine(ctx.saved_tensors)
         kind = ctx.saved_data["container"]
         g = cotangents[0] if kind is None else kind(cotangents)
         if self.symbolic_vjp:
@@ -369,7 +370,7 @@ class _Definition:
 
     def _jvp(self, ctx: Context, *tangents: PyTree) -> PyTree:
         assert self.jvp is not None
-        args = _unpack(ctx.saved_data["primals"], ctx.saved_tensors)
+        args = ctx.saved_data["primals"].value.combine(ctx.saved_tensors)
         nondiff, primals = self._split(args)
         given = self._split(tangents)[1]
         if self.symbolic_jvp:
@@ -434,10 +435,6 @@ def _pack(tree: PyTree, statics: dict[int, Static], what: str) -> tuple[list[PyT
 
     arrays, template = partition(trees.map_leaves(one, tree), SCALARS)
     return arrays, Static(template)
-
-
-def _unpack(frame: Static, arrays: Sequence[PyTree]) -> PyTree:
-    return frame.value.combine(arrays)
 
 
 def _primal(needs: bool, x: Array) -> CustomVJPPrimal:

@@ -9,14 +9,14 @@ from typing import Any
 
 import jax
 
-from fad.bridge.flat_operations import FlatOperation, Library
+from fad.bridge.flat_operations import FlatOperation, Library, flattened
 from fad.bridge.jax_functions import to_jax
 from fad.bridge.torch_checks import struct_of_tensor
 from fad.bridge.torch_memory import TorchTensor, borrowed_array, load, noted, plain, returned
-from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.keys import exact
-from fad.core.partition import Rest, partition
+from fad.core.masked import spread
+from fad.core.partition import partition
 from fad.core.tensor import Tensor
 from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, describe
@@ -74,8 +74,14 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
         structs = tuple([struct_of_tensor(t) for t in tensors])
         call = calls.get((rest, structs))
         if call is None:
-            call = calls.put((rest, structs), _CallOfFad(name, f, rest, structs, jit))
-        return call(tensors)
+            expected = f"to_torch({name}): the function must return Tensors and arrays, alone or in pytrees"
+            kinds = (Tensor, jax.Array)
+            fn, result = flattened(f, rest, kinds, expected, "fad.tensor(...)")
+            # What comes out, and of which dtypes, is known after the first call; see `_computed`.
+            operation = FlatOperation(name, fn, LIBRARY, structs, (), jit)
+            call = calls.put((rest, structs), (operation, result))
+        operation, result = call
+        return result(_function().apply(operation, *tensors))
 
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
@@ -100,40 +106,6 @@ def _check(x: object, name: str) -> None:
             f"to_torch({name}): an argument that is no torch.Tensor must be hashable, got {describe(x)}: "
             "write torch.as_tensor(x)"
         ) from None
-
-
-class _CallOfFad:
-    """The calls of a function for arguments of certain shapes, dtypes and static values."""
-
-    __slots__ = ("form", "operation", "structure")
-
-    def __init__(
-        self,
-        name: str,
-        f: Callable[..., PyTree],
-        rest: Rest,
-        structs: Sequence[jax.ShapeDtypeStruct],
-        jit: bool,
-    ) -> None:
-        def fn(*arrays: Array) -> tuple[Array, ...]:
-            args, kwargs = rest.combine(arrays)
-            tree = f(*args, **kwargs)
-            leaves, self.structure = trees.flatten(tree)
-            self.form = trees.skeleton(tree)
-            for x in leaves:
-                if not isinstance(x, (Tensor, jax.Array)):
-                    raise ArgumentError(
-                        f"to_torch({name}): the function must return Tensors and arrays, alone or in "
-                        f"pytrees, got {describe(x)} in what it returns: write fad.tensor(...)"
-                    )
-            return tuple(leaves)
-
-        # What comes out, and of which dtypes, is known after the first call; see `_computed`.
-        self.operation = FlatOperation(name, fn, LIBRARY, structs, (), jit)
-
-    def __call__(self, tensors: Sequence[TorchTensor]) -> PyTree:
-        outs = _function().apply(self.operation, *tensors)
-        return trees.unflatten(self.structure, outs, self.form)
 
 
 def _computed(operation: FlatOperation, tensors: Sequence[TorchTensor]) -> tuple[TorchTensor, ...]:
@@ -185,16 +157,15 @@ def _function() -> type[Any]:
                 return (None,) * (len(need) + 1)
             given = [g for g in cotangents if g is not None]
             pull = ctx.operation.vjp(need, have)
-            found = iter(FadFunction.apply(pull, *ctx.saved_tensors, *given))
-            return (None, *[next(found) if n else None for n in need])
+            return (None, *spread(need, FadFunction.apply(pull, *ctx.saved_tensors, *given)))
 
         @staticmethod
         def jvp(ctx: Any, _: object, *tangents: TorchTensor) -> PyTree:
             mask = tuple([t is not None for t in tangents])
             given = [t for t in tangents if t is not None]
             push = ctx.operation.jvp(mask)
-            found = iter(FadFunction.apply(push, *ctx.saved_tensors, *given))
-            return tuple([next(found) if d else None for d in ctx.operation.differentiable])
+            found = FadFunction.apply(push, *ctx.saved_tensors, *given)
+            return tuple(spread(ctx.operation.differentiable, found))
 
         @staticmethod
         def vmap(

@@ -15,15 +15,18 @@ without a call, which is what compiled code needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import jax
 
+from fad.core import trees
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
+from fad.core.masked import active, select
+from fad.core.partition import Rest
 from fad.core.types import Mask, PyTree
+from fad.errors import ArgumentError, describe
 
-T = TypeVar("T")
 # An array of one of the two libraries: a `torch.Tensor`, or a Tensor or an array.
 Flat: TypeAlias = Any
 Structs = tuple[jax.ShapeDtypeStruct, ...]
@@ -101,8 +104,8 @@ class FlatOperation:
             part, differentiated = _part(self.fn, primals, need, have)
             return tuple(self.library.vjp(part, *differentiated)[1](tuple(cotangents)))
 
-        arguments = (*self.arguments, *_where(self.results, have))
-        return self._derive(("vjp", need, have), pull, arguments, _where(self.arguments, need))
+        arguments = (*self.arguments, *select(have, self.results))
+        return self._derive(("vjp", need, have), pull, arguments, select(need, self.arguments))
 
     def jvp(self, mask: Mask) -> FlatOperation:
         """``(*arguments, *tangents) -> tangents`` of the results that are differentiable.
@@ -120,8 +123,8 @@ class FlatOperation:
             except NotImplementedError:  # PyTorch has no forward derivative of something in fn
                 return _transposed_twice(self.library, part, differentiated, tangents)
 
-        arguments = (*self.arguments, *_where(self.arguments, mask))
-        return self._derive(("jvp", mask), push, arguments, _where(self.results, have))
+        arguments = (*self.arguments, *select(mask, self.arguments))
+        return self._derive(("jvp", mask), push, arguments, select(have, self.results))
 
     def batched(self, dims: Sequence[int | None], size: int, randomness: str) -> FlatOperation:
         """The function of ``size`` lanes, which come out along dimension 0.
@@ -153,8 +156,39 @@ class FlatOperation:
         return operation
 
 
-def _where(items: Sequence[T], mask: Mask) -> list[T]:
-    return [x for x, m in zip(items, mask, strict=True) if m]
+def flattened(
+    f: Callable[..., PyTree],
+    rest: Rest,
+    kinds: type | tuple[type, ...],
+    expected: str,
+    advice: str,
+) -> tuple[Callable[..., tuple[Flat, ...]], Callable[[Sequence[Flat]], PyTree]]:
+    """``f`` as a function of flat arrays, and a function that puts its results into what ``f`` returned last.
+
+    Arguments:
+        f: a function of pytrees.
+        rest: its arguments, without the arrays.
+        kinds: the types of the arrays that it returns.
+        expected, advice: what the error says for a result of another type.
+
+    Raises (when it is called):
+        ArgumentError: a result is no array.
+    """
+    form: list[PyTree] = []
+
+    def fn(*arrays: Flat) -> tuple[Flat, ...]:
+        args, kwargs = rest.combine(arrays)
+        tree = f(*args, **kwargs)
+        leaves, structure = trees.flatten(tree)
+        form[:] = [structure, trees.skeleton(tree)]
+        for x in leaves:
+            if not isinstance(x, kinds):
+                raise ArgumentError(
+                    f"{expected}, got {describe(x)} in what it returns: write {advice}"
+                )
+        return tuple(leaves)
+
+    return fn, lambda outs: trees.unflatten(form[0], outs, form[1])
 
 
 def _lanes(struct: jax.ShapeDtypeStruct, dim: int | None, size: int) -> jax.ShapeDtypeStruct:
@@ -169,13 +203,8 @@ def _part(
     fn: Callable[..., tuple[Flat, ...]], values: Sequence[Flat], mask: Mask, have: Mask
 ) -> tuple[Callable[..., tuple[Flat, ...]], list[Flat]]:
     """``fn`` of the arguments in ``mask``, with the results in ``have``; and these arguments."""
-
-    def part(*differentiated: Flat) -> tuple[Flat, ...]:
-        given = iter(differentiated)
-        outs = fn(*[next(given) if m else v for m, v in zip(mask, values, strict=True)])
-        return tuple(_where(outs, have))
-
-    return part, _where(values, mask)
+    of_masked, differentiated = active(fn, mask, values)
+    return lambda *given: tuple(select(have, of_masked(*given))), differentiated
 
 
 def _transposed_twice(

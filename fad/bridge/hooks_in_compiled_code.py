@@ -29,7 +29,7 @@ import numpy as np
 from fad.core import jaxapi
 from fad.core.jaxapi import Zero, define_primitive, instantiate_zeros, io_callback, new_primitive
 from fad.core.level import bind, flush, state, with_default_state
-from fad.core.masked import conjugate
+from fad.core.masked import active, conjugate
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import Array, ArrayFunction, Aval, DType, Operand, Outputs, PyTree
@@ -91,15 +91,8 @@ class _Jvp(_OfHostFunction):
         count = sum(self.mask)
         n = len(self.mask)
         primals, before, tangents = values[:n], values[n : len(values) - count], values[-count:]
-
-        def f(*given: Array) -> tuple[Array, ...]:
-            it = iter(given)
-            at = [next(it) if m else p for m, p in zip(self.mask, primals, strict=True)]
-            out: tuple[Array, ...] = self.base(*at)
-            return out
-
-        masked = tuple([p for p, m in zip(primals, self.mask, strict=True) if m])
-        outs, out_t = jvp(f, masked, tuple(tangents))
+        f, masked = active(self.base, self.mask, primals)
+        outs, out_t = jvp(f, tuple(masked), tuple(tangents))
         for new, old in zip(outs, before, strict=True):
             if has_nan(bind(_DIFFERENCE, (new, old))):
                 raise GradientError(

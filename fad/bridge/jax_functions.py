@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from fad.bridge.signatures import Arguments
 from fad.core import trees
@@ -14,7 +14,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
-from fad.tape.graph import AccumulateGrad, node_of
+from fad.functions.closures import leaves_of
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, leave
 from fad.views.pytree import flattening
@@ -122,7 +122,7 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 def _bare(x: object, began: int) -> PyTree:
     if isinstance(x, Tensor):
-        if x.level is ROOT and all([leaf.born >= began for leaf in _leaves(x)]):
+        if x.level is ROOT and all([leaf.born >= began for leaf in leaves_of(x)]):
             return x.value  # recorded in f alone: no code outside differentiates it
         raise LevelError(
             f"to_jax: the result {describe(x)} belongs to {x.level!r} or to the eager graph, so as an "
@@ -130,20 +130,3 @@ def _bare(x: object, began: int) -> PyTree:
             "argument, or use stop_gradient on it"
         )
     return x
-
-
-def _leaves(x: Tensor) -> Iterator[Tensor]:
-    """The leaves of the graph that ``x`` is computed from."""
-    node = node_of(x)
-    if node is None:
-        yield x
-        return
-    stack = [node]
-    seen = {node}
-    while stack:
-        node = stack.pop()
-        if isinstance(node, AccumulateGrad):
-            yield node.variable
-        found = {edge[0] for edge in node.edges if edge is not None} - seen
-        seen |= found
-        stack.extend(found)

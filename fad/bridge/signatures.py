@@ -57,7 +57,7 @@ class Arguments:
         if not callable(f):
             raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
         self.who = who
-        resolve = functools.partial(_resolve, f, who)
+        resolve = functools.partial(positions_and_names, f, who)
         self.nums, self.names = resolve("static", static_argnums, static_argnames)
         self.donated_nums, self.donated_names = resolve("donate", donate_argnums, donate_argnames)
         both = [*sorted(self.nums & self.donated_nums), *sorted(self.names & self.donated_names)]
@@ -65,16 +65,6 @@ class Arguments:
             raise StructureError(
                 f"{who}: argument {both[-1]!r} is both static and donated; only arrays can be donated"
             )
-
-    @property
-    def donates(self) -> bool:
-        """Whether any argument is donated."""
-        return bool(self.donated_nums or self.donated_names)
-
-    @property
-    def has_static(self) -> bool:
-        """Whether any argument is static."""
-        return bool(self.nums or self.names)
 
     def split(
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
@@ -143,18 +133,7 @@ class Arguments:
             ) from None
 
 
-def positions(
-    f: Callable[..., PyTree],
-    who: str,
-    what: str,
-    nums: int | Sequence[int] | None,
-    names: str | Sequence[str] | None,
-) -> set[int]:
-    """The positions of the arguments of ``f`` that are meant by positions or by names."""
-    return _resolve(f, who, what, nums, names)[0]
-
-
-def _resolve(
+def positions_and_names(
     f: Callable[..., PyTree],
     who: str,
     what: str,

@@ -24,23 +24,34 @@ from typing import Any
 
 import jax
 
-from fad.bridge.torch_memory import TorchTensor, in_words, load
+from fad.bridge.torch_memory import TorchTensor, dtype_of, in_words, load
 from fad.core.types import Array, PyTree
-from fad.errors import GradientError, HostValueError, RuleError
+from fad.errors import ArgumentError, GradientError, HostValueError, RuleError
 
 BATCH_NORMS = ("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm")
 TRAINING = 5  # the position of this argument in all of them
 
 
 class Outside:
-    """The tensors that a function reads and was not given: parameters, buffers, what it closes over."""
+    """The tensors that a function reads and was not given: parameters, buffers, what it closes over.
+
+    Raises:
+        ArgumentError: there is one of inference mode among them.
+    """
 
     __slots__ = ("tensors",)
 
-    def __init__(self, f: Any, read: Sequence[TorchTensor]) -> None:
+    def __init__(self, f: Any, read: Sequence[TorchTensor], name: str) -> None:
         of_module = [*f.parameters(), *f.buffers()] if _is_module(f) else []
         known = {id(t) for t in of_module}
         self.tensors = [*of_module, *[t for t in read if id(t) not in known]]
+        for t in self.tensors:
+            if t.is_inference():
+                raise ArgumentError(
+                    f"from_torch({name}): the function reads a tensor of inference mode from outside "
+                    f"({in_words(t)}), which has no derivatives, and whose changes PyTorch does not count: "
+                    "make it outside of torch.inference_mode(), or take t.clone() there"
+                )
 
     def versions(self) -> int:
         """A number that grows with each write in place to one of them."""
@@ -246,6 +257,4 @@ def watched(name: str, tensors: Sequence[TorchTensor], outside: Outside) -> Iter
 
 def struct_of_tensor(t: TorchTensor) -> jax.ShapeDtypeStruct:
     """The shape of ``t``, and the dtype in which JAX has it."""
-    name = str(t.dtype).removeprefix("torch.")
-    dtype = jax.numpy.bfloat16 if name == "bfloat16" else name
-    return jax.ShapeDtypeStruct(tuple(t.shape), jax.dtypes.canonicalize_dtype(dtype))
+    return jax.ShapeDtypeStruct(tuple(t.shape), jax.dtypes.canonicalize_dtype(dtype_of(t)))

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.bridge.flat_operations import FlatOperation
+from fad.bridge.flat_operations import FlatOperation, flattened
 from fad.bridge.torch_checks import Outside, first_run, struct_of_tensor, watched
 from fad.bridge.torch_memory import (
     TorchTensor,
@@ -21,12 +21,12 @@ from fad.bridge.torch_memory import (
     noted,
     taken,
 )
-from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache
 from fad.core.keys import exact
 from fad.core.level import outlived
-from fad.core.partition import Rest, partition
+from fad.core.masked import spread
+from fad.core.partition import partition
 from fad.core.tensor import Tensor
 from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
@@ -66,7 +66,7 @@ def from_torch(f: Callable[..., PyTree], *, parameters: bool = False) -> PyTree:
         ImportError: PyTorch is not installed.
         RuleError: f draws random numbers, or writes to what is not its own.
         ArgumentError: f is not a function, an argument is a ``torch.Tensor`` or of a dtype that PyTorch does
-            not have, or a result is not a dense tensor.
+            not have, a result is not a dense tensor, or f reads a tensor of inference mode from outside.
         StructureError: what f returns has other shapes, for arguments of the same shapes.
         GradientError: a tensor that f reads from outside was written to between the call and its derivative.
         HostValueError: f reads numbers, and is compiled before its first call.
@@ -98,9 +98,16 @@ def _wrapped(f: Callable[..., PyTree], of: Any) -> Callable[..., PyTree]:
         structs = tuple([_struct(x, name) for x in arrays])
         call = calls.get((rest, structs))
         if call is None:
-            made = _CallOfTorch(name, of, f, rest, arrays, structs)
-            call = calls.put((rest, structs), made)
-        return call(arrays)
+            who, of_torch = f"from_torch({name})", load().Tensor
+            expected = (
+                f"{who}: the function must return tensors, alone or in tuples, lists and dicts"
+            )
+            fn, result = flattened(f, rest, of_torch, expected, "torch.as_tensor(...)")
+            call = calls.put(
+                (rest, structs), (_first_called(name, of, fn, arrays, structs), result)
+            )
+        function, result = call
+        return result(function.apply(*arrays))
 
     return wrapped
 
@@ -153,47 +160,20 @@ def _check(x: object, name: str) -> None:
         ) from None
 
 
-class _CallOfTorch:
-    """The calls of a function for arguments of certain shapes, dtypes and static values."""
-
-    __slots__ = ("form", "function", "structure")
-
-    def __init__(
-        self,
-        name: str,
-        of: object,
-        f: Callable[..., PyTree],
-        rest: Rest,
-        arrays: Sequence[Array],
-        structs: Sequence[jax.ShapeDtypeStruct],
-    ) -> None:
-        torch = load()
-
-        def fn(*tensors: TorchTensor) -> tuple[TorchTensor, ...]:
-            args, kwargs = rest.combine(tensors)
-            tree = f(*args, **kwargs)
-            leaves, self.structure = trees.flatten(tree)
-            self.form = trees.skeleton(tree)
-            for x in leaves:
-                if not isinstance(x, torch.Tensor):
-                    raise ArgumentError(
-                        f"from_torch({name}): the function must return tensors, alone or in tuples, lists "
-                        f"and dicts, got {describe(x)} in what it returns: write torch.as_tensor(...)"
-                    )
-            return tuple(leaves)
-
-        values = _concrete(arrays)
-        with torch.inference_mode(False), noted(f"from_torch({name})", structs):
-            tensors = None if values is None else [lent(x, name) for x in values]
-            outs, read = first_run(fn, tensors, structs, name)
-        operation = FlatOperation(
-            name, fn, torch.func, structs, [struct_of_tensor(t) for t in outs]
-        )
-        self.function = _function(operation, Outside(of, read))
-
-    def __call__(self, arrays: Sequence[Array]) -> PyTree:
-        outs = self.function.apply(*arrays)
-        return trees.unflatten(self.structure, outs, self.form)
+def _first_called(
+    name: str,
+    of: object,
+    fn: Callable[..., tuple[TorchTensor, ...]],
+    arrays: Sequence[Array],
+    structs: Sequence[jax.ShapeDtypeStruct],
+) -> type[Function]:
+    """The Function for ``fn`` of arguments of these shapes and dtypes, by a first run with them."""
+    torch, values = load(), _concrete(arrays)
+    with torch.inference_mode(False), noted(f"from_torch({name})", structs):
+        tensors = None if values is None else [lent(x, name) for x in values]
+        outs, read = first_run(fn, tensors, structs, name)
+    operation = FlatOperation(name, fn, torch.func, structs, [struct_of_tensor(t) for t in outs])
+    return _function(operation, Outside(of, read, name))
 
 
 def _concrete(arrays: Sequence[Array]) -> list[Array] | None:
@@ -230,15 +210,15 @@ def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
         if not any(have) or not any(need):
             return (None,) * len(need)
         pull = _function(operation.vjp(need, have), outside)
-        found = iter(pull.apply(*ctx.saved_tensors, *[g for g in cotangents if g is not None]))
-        return tuple([next(found) if n else None for n in need])
+        given = [g for g in cotangents if g is not None]
+        return tuple(spread(need, pull.apply(*ctx.saved_tensors, *given)))
 
     def jvp(ctx: Context, *tangents: Tensor) -> PyTree:
         outside.check_unchanged(ctx.versions, operation.name)
         mask = tuple([t is not None for t in tangents])
         push = _function(operation.jvp(mask), outside)
-        found = iter(push.apply(*ctx.saved_tensors, *[t for t in tangents if t is not None]))
-        return tuple([next(found) if d else None for d in operation.differentiable])
+        given = [t for t in tangents if t is not None]
+        return tuple(spread(operation.differentiable, push.apply(*ctx.saved_tensors, *given)))
 
     def vmap(info: VmapInfo, in_dims: PyTree, *tensors: Tensor) -> PyTree:
         lanes = operation.batched(in_dims, info.batch_size, info.randomness)

@@ -54,6 +54,11 @@ def is_fake(t: TorchTensor) -> bool:
     return isinstance(t, importlib.import_module("torch._subclasses.fake_tensor").FakeTensor)
 
 
+def dtype_of(t: TorchTensor) -> DType:
+    """The dtype of NumPy that has the name of that of ``t``."""
+    return np.dtype(str(t.dtype).removeprefix("torch."))
+
+
 def in_words(x: Aval) -> str:
     """Dtype and shape of a tensor, for errors."""
     return f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
@@ -180,7 +185,7 @@ def narrowed(t: TorchTensor, dtype: DType, name: str) -> TorchTensor:
 def as_numpy(t: TorchTensor, dtype: DType, name: str) -> np.ndarray:
     """A result of PyTorch as an array of NumPy, on its memory."""
     t = narrowed(plain(t, name), dtype, name)
-    if _is_bfloat(t):  # which PyTorch cannot give to NumPy
+    if t.dtype is load().bfloat16:  # which PyTorch cannot give to NumPy
         return np.asarray(t.view(load().int16).numpy().view(dtype))
     return np.asarray(t.numpy())
 
@@ -201,9 +206,8 @@ def borrowed_array(t: TorchTensor, name: str) -> jax.Array:
             f"{name}: tensors must be on the CPU, got {in_words(t)} on {t.device}: pass t.cpu()"
         )
     source = plain(t, name)
-    dtype = np.dtype(str(t.dtype).removeprefix("torch.")) if not _is_bfloat(t) else jnp.bfloat16
-    canonical = jax.dtypes.canonicalize_dtype(dtype)
-    if canonical != dtype:
+    canonical = jax.dtypes.canonicalize_dtype(dtype_of(t))
+    if canonical != dtype_of(t):
         if t.is_floating_point() or t.is_complex():
             raise ArgumentError(
                 f"{name}: got {in_words(t)}, but JAX computes in 32 bits: write "
@@ -213,10 +217,6 @@ def borrowed_array(t: TorchTensor, name: str) -> jax.Array:
     if jax.default_backend() != "cpu":
         return as_array(source.numpy())
     return borrow(jnp.from_dlpack(source), source)
-
-
-def _is_bfloat(t: TorchTensor) -> bool:
-    return t.dtype is load().bfloat16
 
 
 def returned(array: Array, name: str) -> TorchTensor:

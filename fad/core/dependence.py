@@ -27,14 +27,11 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-
 from fad.core.avals import struct_of
-from fad.core.collector import without_collector
 from fad.core.dataflow import Dataflow
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import called, programs
-from fad.core.jaxprs import opened
+from fad.core.jaxprs import opened, trace
 from fad.core.types import ArrayFunction, Atom, Aval, JaxEquation
 
 # For each output, for each input, whether it depends on it.
@@ -48,7 +45,7 @@ def dependence_rows(
     flat: ArrayFunction, mask: Sequence[bool], avals: Sequence[Aval], paths: str
 ) -> DependenceRows:
     """On which of its masked inputs each output of ``flat`` depends."""
-    closed = without_collector(jax.make_jaxpr(flat))(*map(struct_of, avals))
+    closed, _ = trace(flat, map(struct_of, avals))
     found = _Dependence(paths).results(closed, [m << k for k, m in enumerate(mask)])
     return tuple([tuple([bool(bits >> k & 1) for k in range(len(mask))]) for bits in found])
 

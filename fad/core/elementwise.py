@@ -7,9 +7,8 @@ import functools
 import jax
 import numpy as np
 
-from fad.core.collector import without_collector
 from fad.core.jaxapi import called, parameters
-from fad.core.jaxprs import inner_jaxprs
+from fad.core.jaxprs import inner_jaxprs, trace
 from fad.core.types import ArrayFunction, JaxBody, JaxEquation
 
 # Primitives of JAX.
@@ -25,7 +24,7 @@ ELEMENTWISE = frozenset(
 @functools.lru_cache(maxsize=1024)
 def is_elementwise(flat: ArrayFunction, avals: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
     """Whether ``flat`` works element by element, as far as its program shows."""
-    closed = without_collector(jax.make_jaxpr(flat))(*avals)
+    closed, _ = trace(flat, avals)
     shape = np.broadcast_shapes(*[a.shape for a in avals])
     shapes = all([a.shape == shape for a in closed.out_avals])
     return shapes and not any(map(np.ndim, closed.consts)) and _all(closed.jaxpr)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,14 +23,17 @@ from fad.core.jaxapi import (
     has_rule_made_anew,
     is_tracing,
     programs,
+    run_jaxpr,
     trace_context,
     write_equations,
 )
 from fad.core.keys import exact
+from fad.core.masked import jvp_in, select
 from fad.core.types import (
     Array,
     ArrayFunction,
     Atom,
+    Aval,
     JaxBody,
     JaxEquation,
     JaxProgram,
@@ -83,32 +85,36 @@ def read(atoms: Sequence[Atom], env: dict[Atom, Array]) -> list[Array]:
     return [v.val if isinstance(v, Literal) else env[v] for v in atoms]
 
 
-def map_equations(
-    eqns: Sequence[JaxEquation], env: dict[Atom, Array], inline: bool = False
-) -> None:
-    """Evaluate ``eqns`` in order, reading and writing variables in ``env``.
-
-    With ``inline``, calls (see `fad.core.jaxapi.called`) are opened up and evaluated in place.
+def map_equations(eqns: Sequence[JaxEquation], env: dict[Atom, Array]) -> None:
+    """Evaluate ``eqns`` in order, reading and writing variables in ``env``; calls (see
+    `fad.core.jaxapi.called`) are opened up, and evaluated in place.
     """
     for eqn in eqns:
         inputs = read(eqn.invars, env)
-        closed = called(eqn) if inline else None
+        closed = called(eqn)
         if closed is None:
             outputs = evaluate_equation(eqn, inputs)
         else:
-            inputs = inputs[len(inputs) - len(closed.jaxpr.invars) :]
-            outputs = evaluate(closed.jaxpr, closed.consts, inputs, inline)
+            outputs = run_inlined(closed, inputs[len(inputs) - len(closed.jaxpr.invars) :])
         env.update(zip(eqn.outvars, outputs, strict=True))
 
 
-def evaluate(
-    jaxpr: JaxBody, consts: Sequence[Array], values: Sequence[Array], inline: bool = False
-) -> list[Array]:
-    """The results of a jaxpr, by `map_equations`."""
-    env: dict[Atom, Array] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, values, strict=True))
-    map_equations(jaxpr.eqns, env, inline)
-    return read(jaxpr.outvars, env)
+def run_inlined(closed: JaxProgram, values: Sequence[Array]) -> list[Array]:
+    """`fad.core.jaxapi.run_jaxpr`, by `map_equations`."""
+    env: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    env.update(zip(closed.jaxpr.invars, values, strict=True))
+    map_equations(closed.jaxpr.eqns, env)
+    return read(closed.jaxpr.outvars, env)
+
+
+def trace(f: ArrayFunction, operands: Iterable[Operand | Aval]) -> tuple[JaxProgram, Outputs]:
+    """The program of ``f``, and what it returns for such operands, as shapes; without the garbage
+    collector, see NOTE [finalizers and tracing].
+    """
+    found: tuple[JaxProgram, Outputs] = without_collector(jax.make_jaxpr(f, return_shape=True))(
+        *operands
+    )
+    return found
 
 
 def write_call(
@@ -122,8 +128,8 @@ def write_call(
     Arguments:
         known: a cache of the equations of ``f``, by the avals of ``values``.
     """
-    trace = current_program()
-    if trace is None:
+    program = current_program()
+    if program is None:
         return None
     kinds: list[Any] = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
     key = (trace_context(), *kinds)
@@ -132,13 +138,13 @@ def write_call(
         operands = [
             v if type(v) in SCALARS else struct_of(k) for v, k in zip(values, kinds, strict=True)
         ]
-        closed, shape = without_collector(jax.make_jaxpr(f, return_shape=True))(*operands)
+        closed, shape = trace(f, operands)
         once = any([isinstance(c, jax.core.Tracer) for c in closed.consts])
         found = known[key] = (None if once else closed, type(shape) is not tuple)
     equations, single = found
     if equations is None:
         return None
-    outs = write_equations(trace, equations, values)
+    outs = write_equations(program, equations, values)
     return outs[0] if single else tuple(outs)
 
 
@@ -166,41 +172,32 @@ def is_ref(atom: Atom) -> bool:
 
 def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:
     """A function of (consts, inputs) that evaluates a closed jaxpr with those consts."""
-    jaxpr = convert_constvars_jaxpr(closed.jaxpr)
-    opened = ClosedJaxpr(jaxpr, ())
+    opened = ClosedJaxpr(convert_constvars_jaxpr(closed.jaxpr), ())
 
     def run(*values: Array) -> list[Array]:
-        trace = current_program()
-        if trace is not None:
-            return write_equations(trace, opened, values)
-        return evaluate(jaxpr, (), values)
+        program = current_program()
+        if program is not None:
+            return write_equations(program, opened, values)
+        return run_jaxpr(opened, *values)
 
     return run
 
 
-def parameters_key(eqn: JaxEquation, known: dict[int, Hashable]) -> Hashable:
+def parameters_key(eqn: JaxEquation, known: dict[int, Hashable], depth: int = 0) -> Hashable:
     """A hashable form of the parameters of an equation, as in `jaxpr_key`.
 
     Arguments:
         known: those of other equations: the equations that are written often share their parameters.
+        depth: how deep in derivatives of derivatives the equation is, see `_key_with_rule`.
     """
     found: Hashable = known.get(id(eqn.params))
     if found is None:
-        if has_rule_made_anew(eqn) or (_derived.depth and defined_rule(eqn) is not None):
-            found = _key_with_rule(eqn)
+        if has_rule_made_anew(eqn) or (depth and defined_rule(eqn) is not None):
+            found = _key_with_rule(eqn, depth)
         else:
-            found = tuple([(name, _parameter_key(p)) for name, p in sorted(eqn.params.items())])
+            found = tuple([(n, _parameter_key(p, depth)) for n, p in sorted(eqn.params.items())])
         known[id(eqn.params)] = found
     return found
-
-
-class _Derived(threading.local):
-    """How deep in derivatives of derivatives the key is that is being made."""
-
-    depth = 0
-
-
-_derived = _Derived()
 
 
 class _Alive:
@@ -216,57 +213,51 @@ class _Alive:
         return 0
 
 
-def _key_with_rule(eqn: JaxEquation) -> Hashable:
+def _key_with_rule(eqn: JaxEquation, depth: int) -> Hashable:
     """What a call computes, and the program of its derivative, in which the call itself comes again.
 
     The program of a derivative is made anew, and so are the calls in it: a custom_jvp there is known by the
     rule that it was defined with. Calls in the derivatives of those count by what they compute.
     """
     inner = list(programs(eqn))
-    key: tuple[Hashable, ...] = (*map(_parameter_key, inner), _Alive(*inner))
-    depth = _derived.depth
+    key: tuple[Hashable, ...] = (*[_parameter_key(p, depth) for p in inner], _Alive(*inner))
     rule = defined_rule(eqn)
     if depth == 2 or (depth and rule is None):
         return key
     if depth:
         key += (id(rule), _Alive(rule))
-    inexact = [is_inexact(v.aval.dtype) for v in eqn.invars]
+    inexact = tuple([is_inexact(v.aval.dtype) for v in eqn.invars])
 
-    def run(values: list[Array], tangents: list[Array]) -> tuple[Outputs, Outputs]:
-        def call(*some: Array) -> list[Array]:
-            it = iter(some)
-            given = [next(it) if i else v for v, i in zip(values, inexact, strict=True)]
-            return evaluate_equation(eqn, given)
-
-        primals = [v for v, i in zip(values, inexact, strict=True) if i]
-        return jax.jvp(call, primals, tangents)
+    def run(*values: Array) -> tuple[Outputs, Outputs]:
+        n = len(inexact)
+        return jvp_in(inexact, lambda *at: evaluate_equation(eqn, at), values[:n], values[n:])
 
     avals = [struct_of(v.aval) for v in eqn.invars]
-    _derived.depth = depth + 1
-    try:
-        made = jax.make_jaxpr(run)(avals, [a for a, i in zip(avals, inexact, strict=True) if i])
-        return (*key, _parameter_key(made), _Alive(made))
-    finally:
-        _derived.depth = depth
+    made, _ = trace(run, [*avals, *select(inexact, avals)])
+    return (*key, _parameter_key(made, depth + 1), _Alive(made))
 
 
-def _parameter_key(p: object) -> Hashable:
+def _parameter_key(p: object, depth: int) -> Hashable:
     if isinstance(p, ClosedJaxpr):
-        return (jaxpr_key(p.jaxpr), tuple([id(c) for c in p.consts]))
+        return (jaxpr_key(p.jaxpr, depth), tuple([id(c) for c in p.consts]))
     if isinstance(p, Jaxpr):
-        return jaxpr_key(p)
+        return jaxpr_key(p, depth)
     if isinstance(p, (tuple, list)):
-        return (type(p), tuple(map(_parameter_key, p)))
+        return (type(p), tuple([_parameter_key(x, depth) for x in p]))
     try:
         return exact(p)
     except TypeError:
         return (type(p), id(p))
 
 
-def jaxpr_key(jaxpr: JaxBody) -> tuple[Hashable, ...]:
+def jaxpr_key(jaxpr: JaxBody, depth: int = 0) -> tuple[Hashable, ...]:
     """A hashable form of a jaxpr: equal keys mean the same program.
 
     Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
+
+    Arguments:
+        jaxpr: the program.
+        depth: that of its equations in `parameters_key`.
     """
     numbers: dict[Atom, int] = {}
     params: dict[int, Hashable] = {}
@@ -281,7 +272,12 @@ def jaxpr_key(jaxpr: JaxBody) -> tuple[Hashable, ...]:
     for v in (*jaxpr.constvars, *jaxpr.invars):
         key += (atom(v), v.aval)
     for eqn in jaxpr.eqns:
-        key += (eqn.primitive, parameters_key(eqn, params), len(eqn.invars), len(eqn.outvars))
+        key += (
+            eqn.primitive,
+            parameters_key(eqn, params, depth),
+            len(eqn.invars),
+            len(eqn.outvars),
+        )
         key += [atom(v) for v in eqn.invars]
         for v in eqn.outvars:
             key += (atom(v), v.aval)

@@ -5,8 +5,8 @@ A *mask* is a tuple of bools, one for each argument: whether the function is dif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,22 +17,34 @@ from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import shaped_array
 from fad.core.types import Array, ArrayFunction, Outputs
 
+T = TypeVar("T")
+
 
 def conjugate(x: Any) -> Array:
     """Complex conjugate; real values pass untouched."""
     return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
 
 
-def _active(
-    flat: ArrayFunction, mask: tuple[bool, ...], values: Sequence[Array]
-) -> tuple[ArrayFunction, list[Array]]:
-    """``flat`` as a function of its masked arguments, and these; the others are fixed."""
+def select(mask: Sequence[bool], values: Sequence[T]) -> list[T]:
+    """The masked values."""
+    return [v for v, m in zip(values, mask, strict=True) if m]
 
-    def on_active(*active: Array) -> Outputs:
-        it = iter(active)
-        return flat(*[next(it) if m else v for v, m in zip(values, mask, strict=True)])
 
-    return on_active, [v for v, m in zip(values, mask, strict=True) if m]
+def spread(
+    mask: Sequence[bool], some: Iterable[Any], others: Sequence[Any] | None = None
+) -> list[Any]:
+    """``others``, or None for each, with ``some`` in the masked places."""
+    it = iter(some)
+    rest = [None] * len(mask) if others is None else others
+    return [next(it) if m else o for m, o in zip(mask, rest, strict=True)]
+
+
+def active(
+    f: Callable[..., Outputs], mask: Sequence[bool], values: Sequence[T]
+) -> tuple[Callable[..., Outputs], list[T]]:
+    """``f`` as a function of its masked arguments, and these; the others are fixed."""
+
+    return lambda *given: f(*spread(mask, given, values)), select(mask, values)
 
 
 def jvp_in(
@@ -42,12 +54,12 @@ def jvp_in(
     tangents: Sequence[Array],
 ) -> tuple[Outputs, Outputs]:
     """The outputs, and their tangents for the tangents of the masked arguments."""
-    on_active, active = _active(flat, mask, values)
+    on_active, primals = active(flat, mask, values)
     cast = [
         t if t.dtype == p.dtype else t.astype(p.dtype)
-        for p, t in zip(active, tangents, strict=True)
+        for p, t in zip(primals, tangents, strict=True)
     ]
-    out, out_t = jax.jvp(on_active, active, cast)
+    out, out_t = jax.jvp(on_active, primals, cast)
     return out, out_t
 
 
@@ -55,8 +67,8 @@ def vjp_in(
     mask: tuple[bool, ...], flat: ArrayFunction, values: Sequence[Array]
 ) -> tuple[Outputs, ArrayFunction]:
     """The outputs, and the pullback from their cotangents to those of the masked arguments."""
-    on_active, active = _active(flat, mask, values)
-    out, pullback = jax.vjp(on_active, *active)
+    on_active, primals = active(flat, mask, values)
+    out, pullback = jax.vjp(on_active, *primals)
     return out, pullback
 
 
@@ -81,10 +93,8 @@ def run_pullback(
     outs = out if type(out) is tuple else (out,)
     if given is None:
         given = (True,) * len(outs)
-    it = iter(cotangents)
-    cts: list[Any] = []
-    for o, g in zip(outs, given, strict=True):
-        ct: Any = next(it) if g else None
+    cts = spread(given, cotangents)
+    for k, (o, ct) in enumerate(zip(outs, cts, strict=True)):
         if not is_inexact(o.dtype):
             ct = np.zeros(o.shape, jaxapi.float0)
         elif ct is None:
@@ -92,6 +102,6 @@ def run_pullback(
             ct = jaxapi.Zero(aval.to_ct_aval()) if sparse else jaxapi.zeros(aval)
         else:
             ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
-        cts.append(ct)
+        cts[k] = ct
     grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
-    return tuple([conjugate(g) for g, wanted in zip(grads, need, strict=True) if wanted])
+    return tuple(map(conjugate, select(need, grads)))

@@ -22,7 +22,7 @@ from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type
 from fad.core.jaxprs import KnownCall, inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
-from fad.core.masked import jvp_in, run_pullback, vjp_in
+from fad.core.masked import jvp_in, run_pullback, select, spread, vjp_in
 from fad.core.observation import observable
 from fad.core.residuals import Dependence, dependence_of_jvp
 from fad.core.rules import Rules
@@ -235,9 +235,7 @@ class Primitive:
         out, out_t = derived._structures[len(results)].unflatten(results)
         if type(out) is not tuple:
             return out, (out_t[0] if out_t else None)
-        given = iter(out_t)
-        differentiable = self.differentiable_outputs(mask, out)
-        return out, tuple([next(given) if m else None for m in differentiable])
+        return out, tuple(spread(self.differentiable_outputs(mask, out), out_t))
 
     def differentiable_outputs(
         self, mask: tuple[bool, ...], outs: Sequence[Any]
@@ -272,7 +270,7 @@ class Primitive:
             out, out_t = jvp_in(mask, flat, values[:n], values[n:])
             outs, outs_t = (out, out_t) if type(out) is tuple else ((out,), (out_t,))
             differentiable = self.differentiable_outputs(mask, outs)
-            kept = tuple([t for t, m in zip(outs_t, differentiable, strict=True) if m])
+            kept = tuple(select(differentiable, outs_t))
             return (out, kept) if outputs else kept
 
         derived = Primitive(f"{self.name}_jvp", jvp, **self._options())

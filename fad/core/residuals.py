@@ -33,11 +33,10 @@ import jax
 from jax.tree_util import PyTreeDef
 
 from fad.core.avals import struct_of
-from fad.core.collector import without_collector
 from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, called, flag_of
-from fad.core.jaxprs import evaluate, inner_jaxprs, is_ref, map_equations, read
+from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations, read, run_inlined, trace
 from fad.core.masked import vjp_in
 from fad.core.types import (
     Array,
@@ -130,12 +129,12 @@ def residuals_of(
     def forward(*values: Array) -> Outputs:
         return vjp_in(mask, flat, values)
 
-    # What is traced returns the outputs, then the residuals: the leaves of JAX's pullback.
-    trace = without_collector(jax.make_jaxpr(forward, return_shape=True))
-    closed: JaxProgram
-    closed, shapes = trace(*map(struct_of, avals))
+    # What is traced returns the outputs, then the residuals: the leaves of JAX's pullback. Calls in it are
+    # inlined, so that slices can go through them.
+    structs = list(map(struct_of, avals))
+    closed, shapes = trace(forward, structs)
     if any(called(eqn) is not None for eqn in closed.jaxpr.eqns):
-        closed = _inline(closed, avals)
+        closed, _ = trace(lambda *values, calls=closed: run_inlined(calls, values), structs)
     out_shapes, _ = shapes
     single = type(out_shapes) is not tuple
     n_out = 1 if single else len(out_shapes)
@@ -249,19 +248,13 @@ def _has_body(eqn: JaxEquation) -> bool:
     return any(True for _ in inner_jaxprs(eqn)) or "custom" in eqn.primitive.name
 
 
-def _inline(closed: JaxProgram, avals: Sequence[Aval]) -> JaxProgram:
-    """``closed`` with nested calls inlined, so that slices can go through them."""
-
-    def run(*values: Array) -> list[Array]:
-        return evaluate(closed.jaxpr, closed.consts, values, inline=True)
-
-    return without_collector(jax.make_jaxpr(run))(*map(struct_of, avals))
-
-
 def dependence_of_jaxpr(
     jaxpr: JaxBody, outs: Sequence[Atom], mask: tuple[bool, ...]
 ) -> tuple[bool, ...]:
-    """Which of the variables ``outs`` have a derivative in the masked inputs."""
+    """Which of the variables ``outs`` have a derivative in the masked inputs.
+
+    In forward mode too, so more than `fad.core.dependence` finds: tangents pass where nothing was recorded.
+    """
     reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}
     for eqn in jaxpr.eqns:
         if any(not isinstance(v, Literal) and v in reached for v in eqn.invars):

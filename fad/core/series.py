@@ -29,7 +29,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from fad.core.avals import struct_of
-from fad.core.collector import without_collector
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     Literal,
@@ -43,7 +42,17 @@ from fad.core.jaxapi import (
     while_parts,
     without_unused,
 )
-from fad.core.types import Array, ArrayFunction, Atom, JaxBody, JaxEquation, JaxProgram
+from fad.core.jaxprs import trace
+from fad.core.masked import jvp_in
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Atom,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+    Outputs,
+)
 
 Coefficient = Array | None  # None is zero
 # Of coefficients; the first one is an array.
@@ -64,8 +73,7 @@ def series_of(
         values: the arguments.
         differentiated: for each argument, its coefficients from the first order on, or None for a constant.
     """
-    trace = without_collector(jax.make_jaxpr(flat, return_shape=True))
-    closed, shape = trace(*values)
+    closed, shape = trace(flat, values)
     constant = [None] * order
     inputs = [
         [v, *(constant if m is None else m)] for v, m in zip(values, differentiated, strict=True)
@@ -178,22 +186,17 @@ def derivative_of(
 ) -> JaxProgram:
     """The tangents of the outputs ``kept``, as a program of all inputs and the differentiated tangents."""
 
-    def derivative(*values: Array) -> list[Array]:
-        at = list(values[: len(point)])
+    mask = tuple([k in differentiated for k in range(len(point))])
 
-        def on_differentiated(*moved: Array) -> list[Array]:
-            for k, v in zip(differentiated, moved, strict=True):
-                at[k] = v
-            outs = evaluate_equation(eqn, at)
-            return [outs[k] for k in kept]
+    def outputs(*at: Array) -> list[Array]:
+        outs = evaluate_equation(eqn, at)
+        return [outs[k] for k in kept]
 
-        found: list[Array] = jax.jvp(
-            on_differentiated, tuple([at[k] for k in differentiated]), values[len(point) :]
-        )[1]
-        return found
+    def derivative(*values: Array) -> Outputs:
+        return jvp_in(mask, outputs, values[: len(point)], values[len(point) :])[1]
 
     operands = [struct_of(jax.typeof(v)) for v in (*point, *directions)]
-    return without_unused(without_collector(jax.make_jaxpr(derivative))(*operands))
+    return without_unused(trace(derivative, operands)[0])
 
 
 def _each(

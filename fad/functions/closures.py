@@ -13,8 +13,9 @@ from fad.core.level import layers, outlived
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
+from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules, Values
-from fad.tape.graph import AccumulateGrad, Node, gradient_edge
+from fad.tape.graph import AccumulateGrad, node_of
 from fad.tape.recorder import ROOT
 from fad.tape.running import running
 
@@ -42,17 +43,24 @@ def without_leaves(x: MaybeValue, leaves: Sequence[Tensor]) -> MaybeValue:
     if not leaves or not isinstance(x, Tensor) or x.level is not ROOT or not x.requires_grad:
         return x
     made = set(map(id, leaves))
-    todo: list[Node] = [gradient_edge(x)[0]]
-    seen = set()
+    return new_tensor(x.value, ROOT) if all([id(t) in made for t in leaves_of(x)]) else x
+
+
+def leaves_of(x: Tensor) -> Iterator[Tensor]:
+    """The leaves of the graph that ``x`` is computed from."""
+    node = node_of(x)
+    if node is None:
+        yield x
+        return
+    todo = [node]
+    seen = {node}
     while todo:
         node = todo.pop()
         if isinstance(node, AccumulateGrad):
-            if id(node.variable) not in made:
-                return x
-        elif node not in seen:
-            seen.add(node)
-            todo += [edge[0] for edge in node.edges if edge is not None]
-    return new_tensor(x.value, ROOT)
+            yield node.variable
+        found = {edge[0] for edge in node.edges if edge is not None} - seen
+        seen |= found
+        todo.extend(found)
 
 
 def checked_arrays(rules: CallRules, outs: Values, leaves: Sequence[Tensor] = ()) -> list[Any]:
@@ -95,7 +103,9 @@ def closure_error(rules: CallRules, reached: object, blamed: Callable[[object], 
         reached: an output that depends on it, None if unknown.
         blamed: says of a value whether it is such a one.
     """
-    name = rules.name.removesuffix("_jvp")
+    while isinstance(rules, (BatchedRules, DerivativeRules)):
+        rules = rules.base
+    name = rules.name
     called = getattr(rules.function, "_called", f"{name}.apply")
     for body in rules.bodies():
         for variable, value in _closed_over(body):

@@ -137,13 +137,12 @@ def _check_saved(method: str, values: tuple[Operand | None, ...]) -> tuple[Opera
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ref:
-    """Stands in notes for an input, an output, or another array that a body kept; made by `ref`."""
+    """Stands in notes for an input, an output, or another array that a body kept."""
 
     kind: str  # "input", "output", "extra"
     at: int
 
 
-ref = functools.cache(Ref)
 INPUT, OUTPUT, EXTRA = "input", "output", "extra"
 
 # Leaves that cannot depend on the numbers in an input in a way that has a derivative.
@@ -184,7 +183,7 @@ class Notes:
             if place is not None:
                 return place
             if isinstance(x, arrays):
-                place = found[id(x)] = ref(EXTRA, len(extras))
+                place = found[id(x)] = Ref(EXTRA, len(extras))
                 extras.append(x)
                 closed = False
                 return place
@@ -202,7 +201,7 @@ class Notes:
     @functools.lru_cache(maxsize=1024)
     def of_places(places: tuple[int, ...]) -> Notes:
         """The notes of a body that has only saved these for backward: inputs, or -1 for its one output."""
-        return Notes(tuple([ref(OUTPUT, 0) if p < 0 else ref(INPUT, p) for p in places]))
+        return Notes(tuple([Ref(OUTPUT, 0) if p < 0 else Ref(INPUT, p) for p in places]))
 
     def context(
         self,
@@ -241,8 +240,8 @@ class Notes:
         """The inputs and outputs that were noted, with None in the place of the others."""
         noted = {x for x in self.leaves() if type(x) is Ref}
         return (
-            [v if ref(INPUT, i) in noted else None for i, v in enumerate(values)],
-            [v if ref(OUTPUT, k) in noted else None for k, v in enumerate(outs)],
+            [v if Ref(INPUT, i) in noted else None for i, v in enumerate(values)],
+            [v if Ref(OUTPUT, k) in noted else None for k, v in enumerate(outs)],
         )
 
     def leaves(self) -> list[object]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fad.core import trees
 from fad.core.jaxapi import zeros
 from fad.core.level import bind, outlived, restores_modes
+from fad.core.masked import select, spread
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Dims, MaybeValue, Value
@@ -126,15 +127,14 @@ class DerivativeRules(CallRules):
         # In the tangents it is linear: the vjp of the call, from a cotangent for each of its outputs.
         inner = self._saved(values)
         without = inner.template.marks.non_differentiable
-        given = iter(cotangents)
-        full = [next(given) if has else None for has in self.outputs]
+        full = spread(self.outputs, cotangents)
         full = [None if k in without else c for k, c in enumerate(full)]
-        flags = iter(need[known:])
-        wanted = [next(flags) if m else False for m in self.counts]
-        pulled: Grads = [None] * len(self.counts)
+        mask = list(map(bool, self.counts))
+        wanted = spread(mask, need[known:], [False] * len(mask))
+        pulled: Grads = [None] * len(mask)
         if any([c is not None for c in full]):
             pulled = self.base.pullback(inner, full, wanted)
-        return [*grads, *[g for g, m in zip(pulled, self.counts, strict=True) if m]]
+        return [*grads, *select(mask, pulled)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from fad.core.jaxapi import (
     varying_alike,
 )
 from fad.core.level import state, traced_by_jax
-from fad.core.masked import conjugate
+from fad.core.masked import active, conjugate, select, spread
 from fad.core.types import Array, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
@@ -116,10 +116,10 @@ def _jvp(
     zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
     if not any(mask) or not any(differentiable):
         return outs, zeros
-    given = [instantiate_zeros(t) for t, m in zip(tangents, mask, strict=True) if m]
+    given = list(map(instantiate_zeros, select(mask, tangents)))
     linear = DerivativeRules(rules, mask, differentiable, template)
-    out_t = iter(call_p.bind(*primals, *outs, *given, rules=linear))
-    return outs, [next(out_t) if x else z for x, z in zip(differentiable, zeros, strict=True)]
+    out_t = call_p.bind(*primals, *outs, *given, rules=linear)
+    return outs, spread(differentiable, out_t, zeros)
 
 
 def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> list[Any]:
@@ -130,15 +130,11 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     while isinstance(base, BatchedRules):
         base = base.base
     if not isinstance(base, DerivativeRules) or not base.is_linear:
-
-        def body(*xs: Array) -> list[Array]:
-            given = iter(xs)
-            return _run(*[next(given) if n else v for n, v in zip(need, values)], rules=rules)
-
-        like = [struct_of(v.aval) for v, n in zip(operands, need, strict=True) if n]
+        body, _ = active(functools.partial(_run, rules=rules), need, values)
+        like = [struct_of(v.aval) for v in select(need, operands)]
         cts = [instantiate_zeros(c) for c in cotangents]
         try:
-            found = iter(jax.linear_transpose(body, *like)(cts))
+            return spread(need, jax.linear_transpose(body, *like)(cts))
         except ValueError as error:
             if "callbacks do not support" not in str(error):
                 raise
@@ -147,7 +143,6 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
                 "is, its transpose is the pullback at any point: write jax.vjp(f, *args)[1], or fad.vjp, "
                 "which conjugates complex cotangents"
             ) from error
-        return [next(found) if n else None for n in need]
     if any(need[: base.known]):
         raise RuleError(
             f"{base.base.name}: a jvp rule was transposed in an input that it is not linear in"

@@ -13,7 +13,7 @@ from fad.core.borrowed import as_array
 from fad.core.level import Level, outlived, traced_by_jax
 from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor
-from fad.core.types import JaxBody, MaybeValue
+from fad.core.types import MaybeValue
 from fad.functions.closures import checked_arrays, noting_leaves, without_leaves
 from fad.functions.context import INPUT, OUTPUT, Context, Ref
 from fad.functions.definitions import FunctionClass
@@ -199,7 +199,7 @@ class FunctionNode(SavingNode):
             (rules, key, tuple(mask), *map(tuple, counts)),
             [x for x in (*saved.values, *saved.outs, *saved.extras) if x is not None],
             pull,
-            _draws_nothing,
+            lambda jaxpr: not has_draws(jaxpr),  # each lane of a vmap may have to draw its own
         )
 
     def _tracked(self, saved: Saved) -> Saved:
@@ -227,8 +227,3 @@ def _with_values(saved: Saved, values: Values) -> Saved:
     """``saved`` with other arrays, in the order of a node's values."""
     first, last = len(saved.values), len(saved.values) + len(saved.outs)
     return saved.at(values[:first], values[first:last], values[last:])
-
-
-def _draws_nothing(jaxpr: JaxBody) -> bool:
-    """Whether a program draws no random numbers: each lane of a vmap may have to draw its own."""
-    return not has_draws(jaxpr)

@@ -47,6 +47,7 @@ from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import zeros
 from fad.core.level import restores_modes, state
+from fad.core.masked import select, spread
 from fad.core.tensor import Tensor
 from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, Value
 from fad.errors import GradientError
@@ -270,21 +271,15 @@ def pull_through(
 
     A body that writes runs once more, and may write to what is saved: from outside it is one operation.
     """
+    mask = [n and is_inexact(v.dtype) for v, n in zip(values, need, strict=True)]
+    if not any(mask):
+        return [None] * len(mask)
     with kind() as level:
-        inside = [
-            level.variable(v) if n and is_inexact(v.dtype) else v
-            for v, n in zip(values, need, strict=True)
-        ]
-        variables = [x for x, v in zip(inside, values, strict=True) if x is not v]
-        if not variables:
-            return [None] * len(values)
+        inside = [level.variable(v) if m else v for v, m in zip(values, mask, strict=True)]
         outs, _ = f(inside)
         unseen = isinstance(level, DerivingGradLevel) and level.writes and not state.saved_hooks
         if not unseen:
-            grads = iter(pull_back(outs, cotangents, variables))
-            return [
-                next(grads) if x is not v else None for x, v in zip(inside, values, strict=True)
-            ]
+            return spread(mask, pull_back(outs, cotangents, select(mask, inside)))
     with allow_mutation_on_saved_tensors():
         return pull_through(f, values, cotangents, need, kind)
 
@@ -335,15 +330,12 @@ def _transposed(
     Raises:
         GradientError: results do not depend on the arguments, as the rule made constants of these.
     """
+    mask = [n and is_inexact(a.dtype) for a, n in zip(avals, need, strict=True)]
+    if not any(mask):
+        return [None] * len(mask)
     with TransposingLevel() as level:
-        at: Grads = [
-            level.variable(zeros(a)) if n and is_inexact(a.dtype) else None
-            for a, n in zip(avals, need, strict=True)
-        ]
-        variables = [x for x in at if isinstance(x, Tensor)]
-        if not variables:
-            return at
-        results = run(at)
+        variables = [level.variable(zeros(a)) for a in select(mask, avals)]
+        results = run(spread(mask, variables))
         found = pull_back(results, given, variables)
         pairs = zip(results, given, strict=True)
         depend = all([level.tracks(x) for x, g in pairs if g is not None])
@@ -353,5 +345,4 @@ def _transposed(
                 f"zero: the {known} rule makes a constant of what it is given (detach, stop_gradient or "
                 f"no_grad). Take that out of it, or write a {missing} rule"
             )
-    rest = iter(found)
-    return [None if x is None else next(rest) for x in at]
+    return spread(mask, found)

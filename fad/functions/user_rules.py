@@ -25,7 +25,7 @@ from fad.functions.check_results import (
     views_among,
 )
 from fad.functions.closures import host_error
-from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, marked, ref
+from fad.functions.context import EXTRA, INPUT, OUTPUT, Context, Notes, Ref, VmapInfo, marked
 from fad.functions.definitions import RULES, FunctionClass, Signature, defines
 from fad.functions.rules import (
     CallRules,
@@ -213,11 +213,11 @@ class UserRules(CallRules):
         the objects by which the body may know its outputs.
         """
         # An input that is an output too is read as the input, unless it was changed: later entries win.
-        known = {id(x): ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
+        known = {id(x): Ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
         template = marked(self.name, ctx, handles, outputs, template)
         dirty = template.marks.aliases
-        known.update({id(h): ref(INPUT, i) for i, h in kept.items() if i not in dirty})
-        known.update({id(handles[i]): ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None})
+        known.update({id(h): Ref(INPUT, i) for i, h in kept.items() if i not in dirty})
+        known.update({id(handles[i]): Ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None})
         if len(kept) < len(handles):  # what a body changes without a mark stays inside
             views = [
                 v

@@ -34,7 +34,7 @@ from fad.core.dependence import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import varying_axes, zeros
 from fad.core.level import bind, flush
-from fad.core.masked import conjugate
+from fad.core.masked import conjugate, jvp_in, spread, vjp_in
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
@@ -206,8 +206,7 @@ class ImplicitRules(CallRules):
         derivative = _derivative(self.equation, mask, _gradients)
         found = list(bind(derivative, [*saved.outs, *parameters, *given]))
         check_finite(self.equation, found, [*saved.outs, *given])
-        grads = iter(found)
-        return [*[None] * count, *[next(grads) if m else None for m in mask]]
+        return [*[None] * count, *spread(mask, found)]
 
     def bodies(self) -> list[Callable[..., PyTree]]:
         return []
@@ -228,17 +227,9 @@ def _derivative(
     return Primitive(f"{equation.name}_{rule.__name__.strip('_')}", fn)
 
 
-def _of_masked(
-    equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves
-) -> tuple[Callable[..., list[Value]], list[Value]]:
-    """The residual as a function of the masked parameters, and these."""
-
-    def residual(*active: Array) -> list[Value]:
-        given = iter(active)
-        every = [next(given) if m else p for m, p in zip(mask, parameters, strict=True)]
-        return list(equation.residual(x, every))
-
-    return residual, [p for m, p in zip(mask, parameters, strict=True) if m]
+def _at(equation: Equation, x: Leaves) -> Callable[..., list[Value]]:
+    """The residual as a function of the parameters."""
+    return lambda *parameters: list(equation.residual(x, list(parameters)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -276,10 +267,7 @@ def _solved(product: JacobianProduct, x: Leaves, parameters: Leaves, right: Leav
 def _tangents(
     equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves, tangents: Leaves
 ) -> Leaves:
-    of_parameters, active = _of_masked(equation, mask, x, parameters)
-    given = [t.astype(p.dtype) for t, p in zip(tangents, active, strict=True)]
-    moved = jax.jvp(of_parameters, tuple(active), tuple(given))[1]
-    right = [-t for t in moved]
+    right = [-t for t in jvp_in(mask, _at(equation, x), parameters, tangents)[1]]
     return _solved(JacobianProduct(equation), x, parameters, right)
 
 
@@ -288,8 +276,7 @@ def _gradients(
 ) -> Leaves:
     right = [conjugate(c.astype(v.dtype)) for c, v in zip(cotangents, x, strict=True)]
     u = _solved(JacobianProduct(equation, of_transpose=True), x, parameters, right)
-    of_parameters, active = _of_masked(equation, mask, x, parameters)
-    grads = jax.vjp(of_parameters, *active)[1]([-v for v in u])
+    grads = vjp_in(mask, _at(equation, x), parameters)[1]([-v for v in u])
     return [conjugate(g) for g in grads]
 
 

@@ -11,18 +11,6 @@ from fad.core.types import Aval, MaybeValue, Operand, Operation, Outputs
 from fad.tape.recorder import RecordingLevel
 
 
-class _Switch:
-    """``used``: some thread has switched tangents off or on, so that the state of threads has to be read."""
-
-    __slots__ = ("used",)
-
-    def __init__(self) -> None:
-        self.used = False
-
-
-switch = _Switch()
-
-
 class JvpLevel(RecordingLevel):
     """Forward mode: each Tensor has a primal (``value``) and a tangent (``aux``; None is zero)."""
 
@@ -32,7 +20,7 @@ class JvpLevel(RecordingLevel):
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         primals, tangents, has_tangent = self.unwrapped(args)
-        if not has_tangent or (switch.used and self.is_off()):
+        if not has_tangent or self.is_off():
             return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
         out, out_t = op.jvp(primals, tangents)
         if type(out) is tuple:
@@ -41,7 +29,7 @@ class JvpLevel(RecordingLevel):
 
     def is_off(self) -> bool:
         """Whether this thread has switched off the tangents of this level."""
-        return switch.used and self.id <= state.tangents_off
+        return self.id <= state.tangents_off
 
     def tangent(self, t: Tensor) -> MaybeValue:
         return None if self.is_off() else t.aux

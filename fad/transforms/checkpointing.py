@@ -40,6 +40,7 @@ from fad.core.level import (
     restores_modes,
     state,
 )
+from fad.core.masked import select, spread
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
@@ -248,9 +249,8 @@ class CheckpointRules(CallRules):
         with alive_again(self.batches), level:
             inside, out = self._run(level, values)
             outs = [level.own(o) for o in split(out)[0]]
-            variables = [x for x, w in zip(inside, wanted, strict=True) if w]
-            grads = iter(pull_back(outs, cotangents, variables) if variables else ())
-            return [next(grads) if w else None for w in wanted]
+            variables = select(wanted, inside)
+            return spread(wanted, pull_back(outs, cotangents, variables) if variables else ())
 
     def pushforward(
         self, saved: Saved, directions: Sequence[MaybeValue], order: int | None = None

@@ -14,7 +14,7 @@ from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, is_operand
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
-from fad.levels.jvp import JvpLevel, switch
+from fad.levels.jvp import JvpLevel
 from fad.tape.recorder import as_tensor
 from fad.transforms.boundary import leave, lower
 from fad.transforms.forward import tangent_of
@@ -325,7 +325,6 @@ class set_fwd_grad_enabled:
 def _switch(off: int) -> int:
     """Switch tangents of levels up to this id off; returns what was before."""
     flush()
-    switch.used = True
     before, state.tangents_off = state.tangents_off, off
     return before
 

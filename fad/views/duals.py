@@ -124,10 +124,9 @@ class DualLink(Link):
 def made_dual(level: Level, primal: Operand, tangent: MaybeValue) -> Tensor:
     """The dual of ``level`` of a primal and a tangent, Tensors or arrays; a tangent of None is zero."""
     out: Tensor = new_tensor(None, level)
-    x = primal if isinstance(primal, Tensor) else None
-    t = tangent if isinstance(tangent, Tensor) else None
     _fill(out, primal, tangent)
-    if (x is not None or t is not None) and not (x is not None and captured_by_jit(x)):
+    shared = isinstance(primal, Tensor) or isinstance(tangent, Tensor)
+    if shared and not captured_by_jit(primal):
         link_dual(out, as_tensor(primal), None if tangent is None else as_tensor(tangent))
     return out
 
@@ -180,14 +179,7 @@ def joined(level: Level, args: Sequence[Operand]) -> Sequence[Operand]:
     """Arguments of an operation at ``level``, with those that require grad on the tape below as Tensors of
     ``level`` that lead there.
     """
-    for a in args:
-        if isinstance(a, Tensor) and a._requires_grad and a._level is not level and _is_on_tape(a):
-            break
-    else:
+    join = [isinstance(a, Tensor) and a._level is not level and _is_on_tape(a) for a in args]
+    if True not in join:
         return args
-    return [
-        made_dual(level, a, None)
-        if isinstance(a, Tensor) and a._level is not level and _is_on_tape(a)
-        else a
-        for a in args
-    ]
+    return [made_dual(level, a, None) if j else a for a, j in zip(args, join)]

@@ -17,25 +17,13 @@ from fad.core.types import Array, NumpyArray, Operand, PyTree, Value
 from fad.errors import HostValueError, describe
 from fad.tape.recorder import as_tensor
 
-# Forms of one entry of an index
+# Forms of one entry of an index; a bool is its own, and makes a new dimension of length 1 or 0
 ARRAY = "array"
 INT = "int"
 NEW = "newaxis"
-TRUE, FALSE = "true", "false"  # one bool: a new dimension of length 1 or 0, as an array makes it
 SLICE = "slice"  # ("slice", start, stop, step)
 WINDOW = "window"  # ("window", length): start is an argument
-FLAGS = (TRUE, FALSE)
 WHOLE = (SLICE, None, None, None)  # a dimension that the index does not name
-
-
-class _BoolEntry:
-    """One bool as an entry of an index."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: bool) -> None:
-        self.value = value
-
 
 _ALL = slice(None)
 
@@ -99,18 +87,17 @@ def _form_of(entries: Sequence[Any], x: Value) -> tuple[tuple[Hashable, ...], li
     What programs differ by is in the form, what may differ from call to call is a value. So a slice without a
     step is a window of a length, at a position: a loop over ``x[i : i + 3]`` needs one program. The window
     is whole, and a position constant, where no program could be shared: of all elements, of none, or with a
-    step. Beside a bool (``x[True, 1:]``), whose dimension JAX itself has to place, slices stay what they are.
+    step.
     """
     form: list[Hashable] = []
     values: list[Operand] = []
     dim = 0
-    flagged = any([isinstance(e, _BoolEntry) for e in entries])
     for e in entries:
         if e is None:
             form.append(NEW)
             continue
-        if isinstance(e, _BoolEntry):
-            form.append(TRUE if e.value else FALSE)
+        if isinstance(e, bool):
+            form.append(e)
             continue
         size = x.shape[dim]
         if isinstance(e, slice) and e == _ALL:
@@ -122,7 +109,7 @@ def _form_of(entries: Sequence[Any], x: Value) -> tuple[tuple[Hashable, ...], li
             length = len(range(start, stop, step))
             if step == 1 and length == size:
                 form.append(WHOLE)
-            elif step != 1 or length == 0 or flagged:
+            elif step != 1 or length == 0:
                 form.append((SLICE, e.start, e.stop, e.step))
             else:
                 form.append((WINDOW, length))
@@ -158,7 +145,7 @@ def _check_masks(entries: Sequence[object], unnamed: int, x: Value) -> None:
 
 
 def _consumes(entry: object) -> int:
-    return 0 if entry is None or entry is Ellipsis or isinstance(entry, _BoolEntry) else 1
+    return 0 if entry is None or entry is Ellipsis or isinstance(entry, bool) else 1
 
 
 def _bound(value: Any) -> int | None:
@@ -170,13 +157,13 @@ def _bound(value: Any) -> int | None:
 
 
 def _entry(e: PyTree) -> PyTree:
-    """One entry of an index: a slice, int, None, Ellipsis, array or mask."""
+    """One entry of an index: a slice, int, bool, None, Ellipsis, array or mask."""
     if e is None or e is Ellipsis:
         return e
     if isinstance(e, slice):
         return slice(_bound(e.start), _bound(e.stop), _bound(e.step))
     if isinstance(e, (bool, np.bool_)):
-        return _BoolEntry(bool(e))
+        return bool(e)
     if isinstance(e, (int, np.integer)):
         return int(e)
     if isinstance(e, (list, tuple)):
@@ -195,15 +182,17 @@ def _entry(e: PyTree) -> PyTree:
     return e
 
 
+_STACK = Primitive("stack", lambda *vs: jnp.stack(vs), deferrable=True)
+
+
 def _from_sequence(e: Sequence[Operand]) -> PyTree:
     if any(isinstance(v, Tensor) for v in e):
-        stack = Primitive("stack", lambda *vs: jnp.stack(vs), deferrable=True)
-        return bind(stack, [as_tensor(v) for v in e])
+        return bind(_STACK, [as_tensor(v) for v in e])
     array = np.asarray(e)
     return array.astype(np.int32) if array.size == 0 else array
 
 
-def _mask_indices(mask: Value | NumpyArray) -> _Mask | _BoolEntry:
+def _mask_indices(mask: Value | NumpyArray) -> _Mask | bool:
     """The integer indices that a bool mask selects; it must have concrete values."""
     try:
         concrete = np.asarray(mask.__array__() if isinstance(mask, Tensor) else mask)
@@ -215,10 +204,10 @@ def _mask_indices(mask: Value | NumpyArray) -> _Mask | _BoolEntry:
             "fad.numpy.nonzero(mask, size=n) for a known count"
         ) from error
     if concrete.ndim == 0:
-        return _BoolEntry(bool(concrete))
+        return bool(concrete)
     return _Mask(concrete.shape, [jnp.asarray(i) for i in concrete.nonzero()])
 
 
 def is_basic(form: tuple[Hashable, ...]) -> bool:
     """Whether an index has no arrays, so that what it selects is a view."""
-    return ARRAY not in form and TRUE not in form and FALSE not in form
+    return ARRAY not in form and True not in form and False not in form

@@ -29,11 +29,9 @@ from fad.views.aliases import has_only_values, only_value
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.index_forms import (
     ARRAY,
-    FLAGS,
     INT,
     NEW,
     SLICE,
-    TRUE,
     WHOLE,
     WINDOW,
     is_basic,
@@ -51,8 +49,8 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[PyTree, 
     for f in form:
         if f == NEW:
             index.append(None)
-        elif f in FLAGS:
-            index.append(f == TRUE)
+        elif isinstance(f, bool):
+            index.append(np.arange(int(f)))  # see `_with_flags`
         elif f in (ARRAY, INT):
             index.append(next(it))
         elif f[0] == SLICE:
@@ -60,6 +58,16 @@ def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[PyTree, 
         else:
             index.append((next(it), f[1]))
     return tuple(index)
+
+
+def _with_flags(form: tuple[Hashable, ...], x: Array) -> Array:
+    """``x`` with a dimension of length 1 for each bool in an index, of which an array of one position, or of
+    none, selects: the same, and where there are new dimensions too JAX places that of a bool wrongly.
+    """
+    if True not in form and False not in form:
+        return x
+    lengths = iter(x.shape)
+    return x.reshape([1 if isinstance(f, bool) else next(lengths) for f in form if f != NEW])
 
 
 def _cut(x: Array, starts: Sequence[Any], sizes: Sequence[int]) -> Array:
@@ -98,7 +106,7 @@ def _windows(
     rest: list[object] = []
     lengths = iter(shape)
     for f, i in zip(form, _rebuild(form, values), strict=True):
-        if f == NEW or f in FLAGS:
+        if f == NEW:
             rest.append(i)
             continue
         start, size, left = 0, next(lengths), i
@@ -140,6 +148,7 @@ def getter(form: tuple[Hashable, ...]) -> Primitive:
     basic = is_basic(form)
 
     def getitem(x: Array, *values: Array) -> Array:
+        x = _with_flags(form, x)
         starts, sizes, rest = _windows(form, values, x.shape, basic)
         x = _cut(x, starts, sizes)
         return _reshaped(x, rest) if basic else x[rest]
@@ -249,9 +258,12 @@ def updater(
 
     def update(x: Array, v: Array, *values: Array) -> Array:
         # Cut the windows out, update inside, and put them back: one slice update, no scatter.
-        starts, sizes, rest = _windows(form, values, x.shape, False)
-        new = combine_at(method, _cut(x, starts, sizes), rest, v, **dict(options))
-        return _paste(x, new, starts)
+        wide = _with_flags(form, x)
+        starts, sizes, rest = _windows(form, values, wide.shape, False)
+        new = _paste(
+            wide, combine_at(method, _cut(wide, starts, sizes), rest, v, **dict(options)), starts
+        )
+        return new if wide is x else new.reshape(x.shape)
 
     return Primitive(f"at_{method}", update, positions=True, deferrable=True)
 

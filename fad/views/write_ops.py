@@ -67,11 +67,10 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
                 return found
         return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
 
-    planner: Any = functools.partial(copy_slices_plan, inner, form)
     selects = all([op.selects for op in ops])
-    chosen = planner if selects else None
+    planner = functools.partial(copy_slices_plan, inner, form) if selects else None
     deferrable = primitive.deferrable and all([op.primitive.deferrable for op in ops])
-    return Primitive("CopySlices", changed, planner=chosen, positions=True, deferrable=deferrable)
+    return Primitive("CopySlices", changed, planner=planner, positions=True, deferrable=deferrable)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad.errors import GradientError, HostValueError, RuleError
+from fad.errors import ArgumentError, GradientError, HostValueError, RuleError
 
 X = jnp.ones((4, 3))
 
@@ -102,6 +102,19 @@ def test_parameters_that_change_before_the_derivative_are_refused(torch):
     y = fnp.sum(fad.from_torch(module)(x))
     y.backward()
     np.testing.assert_allclose(x.grad, np.tile(module.weight.detach().sum(0).numpy(), (4, 1)))
+
+
+def test_tensors_of_inference_mode_are_refused(torch):
+    """They raised PyTorch's error about version counters, which named nothing."""
+    with torch.inference_mode():
+        w, layer = torch.ones(3), torch.nn.Linear(3, 1)
+    for f in [lambda x: x * w, layer]:
+        with pytest.raises(ArgumentError, match=r"of inference mode .*\[.*3\].*clone"):
+            fad.from_torch(f)(jnp.ones(3))
+    v = w.clone()
+    assert fad.grad(fad.from_torch(lambda x: (x * v).sum()))(jnp.ones(3)).tolist() == [1.0] * 3
+    with torch.inference_mode():
+        assert fad.from_torch(lambda x: x * v)(jnp.ones(3)).tolist() == [1.0] * 3
 
 
 def test_a_function_that_reads_numbers_runs_before_it_is_compiled(torch):

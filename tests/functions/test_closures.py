@@ -166,3 +166,25 @@ def test_a_body_that_makes_leaves_may_not_close_over_others():
     with pytest.raises(RuleError, match="Inner.*closes over"):
         jax.grad(Inner.apply)(1.0)
     assert fad.grad(Inner.apply)(1.0).requires_grad
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_error_names_the_function_whatever_derivative_of_it_runs(order):
+    """That of a jet rule named `Curved_jet.apply`, which is nothing that can be called."""
+
+    def closes(w):
+        class Curved(fad.Function):
+            @staticmethod
+            def forward(x):
+                return x * 2.0
+
+            @staticmethod
+            def jet(ctx, s):
+                return [t * w for t in s]
+
+        return fad.derivatives(Curved.apply, 1.0, order)[-1]
+
+    with pytest.raises(
+        RuleError, match=r"^Curved\.jet closes over 'w' .*an argument of Curved\.apply,"
+    ):
+        fad.grad(closes)(2.0)
