@@ -163,16 +163,15 @@ def part_getter(form: tuple[Hashable, ...], options: Params) -> Primitive:
                 f"x.at[i].get: an option must be a Python number: {name} is {describe(v)}. Write "
                 "float(x) or int(x); no derivative goes through it"
             )
-    given: dict[str, Any] = dict(options)
-    key = form, exact(tuple(sorted(given.items())))
+    key = form, exact(tuple(sorted(options.items())))
     found: Primitive | None = _part_getters.get(key)
     if found is not None:
         return found
 
     def get(x: Array, *values: Array) -> Array:
         starts, sizes, rest = _windows(form, values, x.shape, False)
-        part: Array = _cut(x, starts, sizes).at[rest].get(**given)
-        return part
+        read: Callable[..., Array] = _cut(x, starts, sizes).at[rest].get
+        return read(**options)
 
     op = Primitive("at_get", get, positions=True, deferrable=True)
     return _part_getters.put(key, op)
