@@ -211,19 +211,25 @@ def _class(name: str, where: str, jax_class: Any) -> type:
     """The fad version of a class whose instances contain arrays.
 
     An instance keeps the arguments that it was made of; each method is one operation, which makes
-    the JAX object inside and calls the method on it.
+    the JAX object inside and calls the method on it, with those of other instances that it is given.
     """
     ops: dict[str, Op] = {}
 
     def operation(attribute: str) -> Op:
-        def run(options: PyTree, named: PyTree, args: PyTree, kwargs: PyTree) -> PyTree:
+        def run(
+            options: PyTree, named: PyTree, args: PyTree, kwargs: PyTree, others: PyTree
+        ) -> PyTree:
             instance = jax_class(*options, **named)
             found = getattr(instance, attribute)
-            return found(*args, **kwargs) if callable(found) else found
+            given = {**dict(enumerate(args)), **kwargs}
+            for place, its_options, its_named in others:
+                given[place] = jax_class(*its_options, **its_named)
+            args = [given.pop(k) for k in range(len(args))]
+            return found(*args, **given) if callable(found) else found
 
         if attribute not in ops:
             roles: dict[str, Role] = {"options": ARRAY, "args": ARRAY}
-            roles.update(named=STRUCTURE, kwargs=STRUCTURE)
+            roles.update(named=STRUCTURE, kwargs=STRUCTURE, others=STRUCTURE)
             ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
         return ops[attribute]
 
@@ -235,17 +241,22 @@ def _class(name: str, where: str, jax_class: Any) -> type:
             self._named = named
 
         def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-            return operation("__call__").function(self._options, self._named, args, kwargs)
+            return operation("__call__").function(self._options, self._named, args, kwargs, ())
 
         def __getattr__(self, attribute: str) -> PyTree:
             if attribute.startswith("_"):
                 raise AttributeError(attribute)
             run = operation(attribute)
             if not callable(getattr(jax_class, attribute, None)):
-                return run.function(self._options, self._named, (), {})
+                return run.function(self._options, self._named, (), {}, ())
 
             def method(*args: PyTree, **kwargs: PyTree) -> PyTree:
-                return run.function(self._options, self._named, args, kwargs)
+                given: list[tuple[int | str, PyTree]] = [*enumerate(args), *kwargs.items()]
+                found = {k: a for k, a in given if isinstance(a, Instance)}
+                others = tuple([(k, a._options, a._named) for k, a in found.items()])
+                args = tuple([0 if k in found else a for k, a in enumerate(args)])
+                kwargs = {k: 0 if k in found else a for k, a in kwargs.items()}
+                return run.function(self._options, self._named, args, kwargs, others)
 
             return copy_signature(method, getattr(jax_class, attribute), attribute, where)
 

@@ -377,7 +377,7 @@ IN_NUMPY: dict[str, Function] = {
     "nanstd": lambda f: _std(f, lambda a: ~jnp.isnan(a)),
     "sign": _sign,
     "sinc": lambda f: computed_as(f, lambda x: ratio_of_sine(np.pi * x)),
-    "std": lambda f: _std(f, jnp.ones_like),
+    "std": lambda f: _std(f, lambda a: jnp.ones_like(a, bool)),
 }
 IN_LAX: dict[str, Function] = {
     **_INVERSE,

@@ -34,6 +34,7 @@ ROLES: dict[str, dict[str, dict[str, Role]]] = {
         "histogram2d": {"bins": STRUCTURE},
         "histogram_bin_edges": {"bins": STRUCTURE},
         "histogramdd": {"bins": STRUCTURE},
+        "intersect1d": {"fill_value": STATIC},
         "isneginf": {"x": _LISTED},
         "isposinf": {"x": _LISTED},
         "pad": {"pad_width": STATIC, "kwargs": OPERAND, "stat_length": STATIC},
@@ -53,6 +54,7 @@ ROLES: dict[str, dict[str, dict[str, Role]]] = {
         "reduce_window": {"init_value": STRUCTURE},
         "slice_in_dim": {"start_index": STATIC, "limit_index": STATIC},
     },
+    "jax.scipy.ndimage": {"map_coordinates": {"cval": STATIC}},
     "jax.scipy.optimize": {"minimize": {"args": ARRAY}},
     "jax.scipy.special": {
         "bernoulli": {"n": STATIC},

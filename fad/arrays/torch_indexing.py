@@ -98,10 +98,15 @@ def _reduced(
 
 
 def compress(
-    x: Array, condition: ArrayLike, axis: int | None = None, *, size: int | None = None
+    x: Array,
+    condition: ArrayLike,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: float = 0,
 ) -> Array:
     """The parts of ``x`` along ``axis`` where ``condition`` is true; NumPy's method."""
-    return jnp.compress(condition, x, axis, size=size)
+    return jnp.compress(condition, x, axis, size=size, fill_value=fill_value)
 
 
 def gather(x: Array, dim: int, index: ArrayLike) -> Array:

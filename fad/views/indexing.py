@@ -19,11 +19,12 @@ from fad.core.avals import with_constants
 from fad.core.borrowed import as_array
 from fad.core.caches import Table
 from fad.core.jaxapi import array_type
+from fad.core.keys import exact
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, Operand, Outputs, Params, PyTree
-from fad.errors import HostValueError
+from fad.errors import HostValueError, describe
 from fad.tape.recorder import ROOT
 from fad.views.aliases import has_only_values, only_value
 from fad.views.chains import Step, ViewOp, Write
@@ -154,6 +155,35 @@ def getter(form: tuple[Hashable, ...]) -> Primitive:
         return _reshaped(x, rest) if basic else x[rest]
 
     return Primitive("getitem", getitem, positions=True, deferrable=True)
+
+
+_part_getters = Table(4096)
+
+
+def part_getter(form: tuple[Hashable, ...], options: Params) -> Primitive:
+    """``x.at[index].get(**options)`` as a Primitive of (x, *values).
+
+    Raises:
+        TypeError: ``fill_value`` is not a number of Python or NumPy.
+    """
+    for name, v in options.items():
+        if isinstance(v, (Tensor, jax.Array, np.ndarray)):
+            raise TypeError(
+                f"x.at[i].get: an option must be a Python number: {name} is {describe(v)}. Write "
+                "float(x) or int(x); no derivative goes through it"
+            )
+    key = form, exact(tuple(sorted(options.items())))
+    found: Primitive | None = _part_getters.get(key)
+    if found is not None:
+        return found
+
+    def get(x: Array, *values: Array) -> Array:
+        starts, sizes, rest = _windows(form, values, x.shape, False)
+        read: Callable[..., Array] = _cut(x, starts, sizes).at[rest].get
+        return read(**options)
+
+    op = Primitive("at_get", get, positions=True, deferrable=True)
+    return _part_getters.put(key, op)
 
 
 def get_item(x: Tensor, index: PyTree) -> Outputs:
@@ -370,7 +400,7 @@ class _Selected:
 
     def _update(self, method: str, v: Operand, options: Params) -> Tensor:
         try:
-            form, values = parse_index(self.x, self.index)
+            form, values = self._parsed(options)
         except HostValueError as error:
             return self._update_masked(method, v, options, error)
         op = updater(method, form, tuple(sorted(options.items())))
@@ -388,10 +418,19 @@ class _Selected:
         x[self.index] = getattr(part, change)(v) if change else v
         return x  # type: ignore[no-any-return]
 
-    def get(self) -> Tensor:
-        """``x[index]``."""
-        form, values = parse_index(self.x, self.index)
-        t: Tensor = bind(getter(form), [self.x, *values])
+    def _parsed(self, options: Params) -> tuple[tuple[Hashable, ...], list[Operand]]:
+        """`parse_index`; integers are arrays where options say what an index out of range is."""
+        index = self.index
+        if options.get("mode") is not None or not options.get("wrap_negative_indices", True):
+            entries = index if isinstance(index, tuple) else (index,)
+            index = tuple([np.asarray(e) if _is_integer(e) else e for e in entries])
+        return parse_index(self.x, index)
+
+    def get(self, **options: object) -> Tensor:
+        """``x[index]``, a copy; ``mode``, ``fill_value`` and the other options are JAX's."""
+        form, values = self._parsed(options)
+        op = part_getter(form, options) if options else getter(form)
+        t: Tensor = bind(op, [self.x, *values])
         return t
 
     def set(self, v: PyTree, **options: object) -> Tensor:
@@ -428,6 +467,10 @@ class _Selected:
         """``x`` with ``x[index] = maximum(x[index], v)``."""
         return self._update("max", v, options)
 
-    def apply(self, f: Callable[..., PyTree]) -> Tensor:
-        """``x`` with ``x[index] = f(x[index])``, for an elementwise ``f``."""
-        return self.set(f(self.get()))
+    def apply(self, f: Callable[..., PyTree], **options: object) -> Tensor:
+        """``x`` with ``x[index] = f(x[index])``, with an elementwise ``f``: once where indices repeat."""
+        return self.set(f(self.get(**options)), **options)
+
+
+def _is_integer(entry: object) -> bool:
+    return isinstance(entry, (int, np.integer)) and not isinstance(entry, bool)

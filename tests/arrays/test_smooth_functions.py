@@ -473,6 +473,19 @@ def test_deviation_of_one_element() -> None:
     assert fad.grad(lambda x: fnp.nanstd(x))(jnp.array([3.0, jnp.nan])).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("name", ["std", "nanstd"])
+def test_deviation_of_what_a_mask_selects(name: str) -> None:
+    x = jnp.array([[3.0, 1.0, 2.0], [1.0, 5.0, 4.0]])
+    mask = jnp.array([[True, True, False], [False, True, False]])
+    options = {"axis": 1, "where": mask}
+    ours = lambda x: getattr(fnp, name)(x, **options)
+    want = getattr(jnp, name)(x, **options)
+    np.testing.assert_array_equal(ours(fad.tensor(x)).numpy(), want)
+    np.testing.assert_array_equal(getattr(fad.tensor(x), name)(**options).numpy(), want)
+    slopes = [[0.5, -0.5, 0.0], [0.0, 0.0, 0.0]]  # of one element it is 0
+    np.testing.assert_allclose(fad.grad(lambda x: fnp.sum(ours(x)))(x), slopes, atol=1e-6)
+
+
 NAN = float("nan")
 
 

@@ -7,8 +7,13 @@ import inspect
 import re
 
 import jax
+import jax.numpy as jnp
+import pytest
 from helpers import ROOT
 
+import fad
+import fad.numpy as fnp
+import fad.scipy.ndimage
 from fad.arrays import special_cases as cases
 from fad.arrays.derive import SMOOTH
 
@@ -53,3 +58,16 @@ def test_the_page_names_everything_that_is_treated_specially() -> None:
     for reasons in cases.MISSING.values():
         for reason in reasons.values():
             assert reason.split(";")[0] in " ".join(page.split())
+
+
+def test_numbers_that_jax_compiles_in() -> None:
+    """JAX annotates them as arrays, and takes numbers alone."""
+    x, y = fad.tensor([1.0, 2.0, 3.0]), jnp.array([2.0, 5.0])
+    both = fnp.intersect1d(x, y, size=2, fill_value=7.0)
+    assert both.tolist() == [2.0, 7.0]
+    assert x.compress(x > 2.0, size=2, fill_value=-1.0).tolist() == [3.0, -1.0]
+    sample = lambda x: fad.scipy.ndimage.map_coordinates(x, [y], order=1, cval=0.5)
+    assert sample(x).tolist() == [3.0, 0.5]
+    assert fad.grad(lambda x: sample(x).sum())(x).tolist() == [0.0, 0.0, 1.0]
+    with pytest.raises(TypeError, match=r"fill_value is Tensor float32\[\]\. Write float\(x\)"):
+        fnp.intersect1d(x, y, size=2, fill_value=x[0])

@@ -77,3 +77,43 @@ def test_views_of_values_are_seen_by_modes() -> None:
     x[1] = 1.0
     assert double(2.0).tolist() == [2.0, 10.0]
     assert fad.grad(lambda y: (x[1:3] * y).sum())(2.0) == 6.0
+
+
+AT = {  # what `x.at[index]` does with indices that are out of range, or negative
+    "add drop": lambda x: x.at[7].add(5.0 * x[0], mode="drop"),
+    "set drop, a row": lambda x: x[None].at[0, jnp.array([1, 7])].set(x[2:], mode="drop"),
+    "set clip": lambda x: x.at[-9].set(5.0 * x[1], mode="clip"),
+    "no wrap": lambda x: x.at[-1].set(5.0 * x[1], mode="drop", wrap_negative_indices=False),
+    "no wrap, arrays": lambda x: x.at[jnp.array([-1, 1])].add(
+        x[0], mode="drop", wrap_negative_indices=False
+    ),
+    "get fill": lambda x: x.at[jnp.array([0, -1, 9])].get(mode="fill", fill_value=2.0),
+    "get fill, an int": lambda x: x.at[9].get(mode="fill", fill_value=-0.0),
+    "get NaN": lambda x: x.at[jnp.array([1, 9])].get(mode="fill"),
+    "get clip, a window": lambda x: x[None].at[0:1, 9].get(mode="clip"),
+    "apply drop": lambda x: x.at[jnp.array([1, 9])].apply(lambda v: v * v, mode="drop"),
+}
+
+
+@pytest.mark.parametrize("name", AT)
+def test_options_of_at_are_those_of_jax(name: str) -> None:
+    f = AT[name]
+    x = jnp.array([1.0, 2.0, -3.0, 4.0])
+    if name == "apply drop":  # has no derivative in JAX
+        want, slopes = x.at[1].set(4.0), jnp.diag(jnp.array([1.0, 4.0, 1.0, 1.0]))
+    else:
+        want, slopes = f(x), jax.jacfwd(f)(x)
+    np.testing.assert_array_equal(f(fad.tensor(x)).numpy(), want)
+    np.testing.assert_array_equal(np.signbit(f(fad.tensor(x)).numpy()), np.signbit(want))
+    for jacobian in fad.jacrev(f), fad.jacfwd(f), fad.jit(fad.jacrev(f)):
+        np.testing.assert_array_equal(jacobian(x), slopes)
+    np.testing.assert_array_equal(fad.vmap(f)(jnp.stack([x, x])), jnp.stack([want, want]))
+
+
+def test_a_fill_value_is_a_number() -> None:
+    x = fad.tensor([1.0, 2.0])
+    assert x.at[5].get(mode="fill", fill_value=0.0).item() == 0.0
+    with pytest.raises(TypeError, match=r"fill_value is Tensor float32\[\]\. Write float\(x\)"):
+        x.at[5].get(mode="fill", fill_value=fad.tensor(1.0))
+    with pytest.raises(IndexError, match="out of bounds"):
+        x.at[5].get()
