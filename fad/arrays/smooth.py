@@ -24,9 +24,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from fad.core.types import Array, ArrayFunction, Operand, Outputs, PyTree
-
-Function = Callable[..., PyTree]
+from fad.arrays.lists import Function
+from fad.core.types import Array, ArrayFunction, Operand, Outputs
 
 
 def _has_tangent(tangent: Any) -> bool:

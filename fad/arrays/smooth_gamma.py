@@ -6,17 +6,15 @@ See NOTE [smooth] in `fad.arrays.smooth`, and `fad.arrays.smooth_functions`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, with_slopes
 from fad.arrays.smooth_functions import over_power, smooth_power
-from fad.core.types import Array, Outputs, PyTree
-
-Function = Callable[..., PyTree]
+from fad.core.types import Array, Outputs
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 _power = smooth_power(lax.pow)

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
 
+from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, with_rule, with_slopes
 from fad.arrays.smooth_functions import IN_NN, over_power, smooth_power
 from fad.arrays.smooth_gamma import IN_SPECIAL as AROUND_GAMMA
 from fad.arrays.smooth_ratios import I0, I0E, I1, I1E, ratio_of_exp, ratio_of_log, ratio_of_sine
 from fad.core.types import Array, Outputs, PyTree
-
-Function = Callable[..., PyTree]
 
 
 def _sici(sici: Function) -> Function:

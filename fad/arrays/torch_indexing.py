@@ -111,8 +111,6 @@ def gather(x: Array, dim: int, index: ArrayLike) -> Array:
 
 def index_select(x: Array, dim: int, index: ArrayLike) -> Array:
     """The parts of ``x`` at the positions ``index`` along ``dim``."""
-    if x.ndim == 0:
-        return x
     return x[_along(x, dim, index, "index_select")]
 
 

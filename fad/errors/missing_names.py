@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Sequence
-from types import ModuleType
 
 from fad.errors.suggestions import no_name, no_name_later
 from fad.errors.synonyms import by_name, instead_in_module
-
-# Where a name is looked for, in order.
-_MODULES = """fad.numpy fad.numpy.linalg fad.nn fad.autograd fad.func fad.lax fad.scipy.special fad.scipy
-fad.random fad.numpy.fft fad.extend fad.testing fad.autograd.graph fad.autograd.functional fad.scipy.linalg
-fad.scipy.signal""".split()
 
 _KEY = "there is no global generator of random numbers; they come from a key: "
 _DRAWS = {
@@ -120,7 +113,6 @@ _INSTEAD = {
     "devices": "write jax.devices()",
     "pmap": "write fad.vmap(f), or fad.jit with shardings",
     "named_scope named_call": "write jax.named_scope, or fad.autograd.record_function for profiles",
-    "clamp": "write fad.numpy.clip(x, low, high)",
     "device_put": "write x.to(device)",
     "pure_callback": "write fad.from_jax of a function that calls jax.pure_callback, or a fad.Function",
 }
@@ -143,18 +135,8 @@ def missing(name: str, public: Sequence[str]) -> AttributeError:
         return no_name("fad", name, "")
 
     def instead() -> str:
-        return _INSTEAD.get(name) or _elsewhere(name) or instead_in_module("fad", name)
+        if name not in _INSTEAD and importlib.util.find_spec(f"fad.{name}") is not None:
+            return f"it is a module; write import fad.{name}"
+        return _INSTEAD.get(name) or instead_in_module("fad", name)
 
     return no_name_later("fad", name, instead, lambda: public)
-
-
-def _elsewhere(name: str) -> str:
-    """Where a name of another module is; "" if nowhere."""
-    if importlib.util.find_spec(f"fad.{name}") is not None:
-        return f"it is a module; write import fad.{name}"
-    for where in _MODULES:
-        found = getattr(importlib.import_module(where), name, None)
-        if found is not None:
-            is_module = isinstance(found, ModuleType)
-            return f"it is the module {found.__name__}" if is_module else f"write {where}.{name}"
-    return ""

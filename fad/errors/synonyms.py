@@ -6,6 +6,9 @@ Data for messages of errors alone.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 
 def by_name(table: dict[str, str]) -> dict[str, str]:
@@ -13,18 +16,13 @@ def by_name(table: dict[str, str]) -> dict[str, str]:
     return {name: text for names, text in table.items() for name in names.split()}
 
 
-# Where a name is looked for that a module does not have: modules of fad, and of what they have the names.
-_MODULES = {
-    "fad.numpy": "jax.numpy",
-    "fad.nn": "jax.nn",
-    "fad.numpy.linalg": "jax.numpy.linalg",
-    "fad.scipy.special": "jax.scipy.special",
-    "fad.random": "jax.random",
-    "fad.numpy.fft": "jax.numpy.fft",
-    "fad.scipy.linalg": "jax.scipy.linalg",
-}
-# The same, behind methods of Tensor: what lax has under a name is often less than what is meant by it.
-_LAX = {"fad.lax": "jax.lax", "fad.lax.linalg": "jax.lax.linalg"}
+# Where a name is looked for that a module does not have, in order. What lax has under a name is often less
+# than what is meant by it: methods of Tensor come first.
+_ARRAYS = """fad.numpy fad.nn fad.numpy.linalg fad.scipy.special fad.random fad.numpy.fft
+fad.scipy.linalg""".split()
+_OTHERS = """fad.autograd fad.func fad.scipy fad.extend fad.testing fad.autograd.graph fad.autograd.functional
+fad.scipy.signal""".split()
+_LAX = ["fad.lax", "fad.lax.linalg"]
 
 # Names of functions that are no methods of Tensor, or not for what is asked. `x` is the array.
 _FUNCTIONS = {
@@ -204,7 +202,7 @@ def instead_in_module(module: str, name: str) -> str:
     own = _IN_MODULE.get(module, {}).get(name)
     if own is None and module == "fad.nn" and name[0].isupper():
         return _NO_LAYERS
-    known = own or _FUNCTIONS.get(name) or _where(name, _MODULES)
+    known = own or _FUNCTIONS.get(name) or _where(name, _ARRAYS + _OTHERS)
     return _written(known or _method(name) or _where(name, _LAX))
 
 
@@ -214,7 +212,7 @@ def instead_of_attribute(name: str) -> str:
     >>> instead_of_attribute("strides"), instead_of_attribute("one_hot")
     ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x, num_classes)')
     """
-    where = _where(name, _MODULES | _LAX)
+    where = _where(name, _ARRAYS + _LAX, Callable)
     return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))
 
 
@@ -222,13 +220,14 @@ def _written(text: str) -> str:
     return text and f"write {text}"
 
 
-def _where(name: str, modules: dict[str, str]) -> str:
-    """The full name of a public function of another module; "" if there is none."""
+def _where(name: str, modules: list[str], kind: Any = object) -> str:
+    """The full name of what one of the modules has under a name; "" if none has any, of this kind."""
     if name.startswith("_"):
         return ""
-    for module, of_jax in modules.items():
-        if callable(vars(importlib.import_module(of_jax)).get(name)):
-            return f"{module}.{name}"
+    for module in modules:
+        found = getattr(importlib.import_module(module), name, None)
+        if found is not None and isinstance(found, kind):
+            return found.__name__ if isinstance(found, ModuleType) else f"{module}.{name}"
     return ""
 
 

@@ -12,24 +12,15 @@ import numpy as np
 from fad.core.tensor import Tensor
 from fad.core.types import DeviceLike, DTypeLike, PyTree
 from fad.methods import functions
+from fad.methods.names import pairs
 from fad.views.addresses import is_contiguous
 from fad.views.copying import clone
 
 # Method -> dtype. Without 64 bits (``jax_enable_x64``), JAX has those of 32 bits in place of wider ones.
-DTYPES = {
-    "bfloat16": "bfloat16",
-    "bool": "bool",
-    "byte": "uint8",
-    "cdouble": "complex128",
-    "cfloat": "complex64",
-    "char": "int8",
-    "double": "float64",
-    "float": "float32",
-    "half": "float16",
-    "int": "int32",
-    "long": "int64",
-    "short": "int16",
-}
+DTYPES = pairs(
+    """bfloat16 bool byte=uint8 cdouble=complex128 cfloat=complex64 char=int8 double=float64 float=float32
+    half=float16 int=int32 long=int64 short=int16"""
+)
 
 
 def _to_dtype(dtype: str) -> Callable[[Tensor], Tensor]:

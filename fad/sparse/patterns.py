@@ -96,9 +96,8 @@ class _Entries(Dataflow[Value]):
         known = [constant for _, constant in operands]
         if all([s is None for s in sets]):
             return _evaluated(eqn, known)
-        if (
-            flag_of(eqn, "expensive") is not None
-        ):  # of fad; a call of a Function: what it declares, or computes
+        if flag_of(eqn, "expensive") is not None:
+            # Of fad; a call of a Function: what it declares, or computes.
             stated = _stated(eqn, sets, self.width)
             if stated is not None:
                 return stated
