@@ -98,13 +98,11 @@ def _holds_tensor(value: PyTree) -> bool:
     return isinstance(value, Tensor)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _StaticResult:
     """A bool or string in a result: part of its structure. It unflattens to the bare value."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
+    value: object
 
 
 jax.tree_util.register_pytree_node(_StaticResult, lambda f: ((), f.value), lambda value, _: value)

@@ -82,6 +82,15 @@ def computed_as(function: Function, other: Function) -> Function:
     return with_rule(function, rule)
 
 
+def no_slope(why: str, error: type[Exception] = NotImplementedError) -> Function:
+    """The slope by an argument that there is no derivative in: an error says ``why``."""
+
+    def slope(*_: Array) -> Array:
+        raise error(why)
+
+    return slope
+
+
 def is_real(*values: Operand) -> bool:
     """Whether no value is complex."""
     return not any(map(jnp.iscomplexobj, values))

@@ -87,8 +87,6 @@ _INSTEAD = {
     """manual_seed seed initial_seed Generator default_generator get_rng_state set_rng_state
     fork_rng""": f"{_KEY}key = fad.random.key(0), key, sub = fad.random.split(key)",
     "array": "write fad.tensor(data), or fad.numpy.array(data)",
-    "concat": "write fad.cat(tensors, dim=0)",
-    "concatenate": "write fad.cat(tensors, dim=0), or fad.numpy.concatenate(arrays, axis=0)",
     "is_tensor": "write isinstance(x, fad.Tensor)",
     "Size": "a shape is a tuple of ints",
     "device": "a device is one of jax.devices(), and x.to(device) moves a Tensor",

@@ -6,9 +6,7 @@ Data for messages of errors alone.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 
 def by_name(table: dict[str, str]) -> dict[str, str]:
@@ -20,17 +18,15 @@ def by_name(table: dict[str, str]) -> dict[str, str]:
 # than what is meant by it: methods of Tensor come first.
 _ARRAYS = """fad.numpy fad.nn fad.numpy.linalg fad.scipy.special fad.random fad.numpy.fft
 fad.scipy.linalg""".split()
-_OTHERS = """fad.autograd fad.func fad.scipy fad.extend fad.testing fad.autograd.graph fad.autograd.functional
-fad.scipy.signal""".split()
+_OTHERS = """fad fad.autograd fad.func fad.scipy fad.extend fad.testing fad.autograd.graph
+fad.autograd.functional fad.scipy.signal""".split()
 _LAX = ["fad.lax", "fad.lax.linalg"]
 
 # Names of functions that are no methods of Tensor, or not for what is asked. `x` is the array.
 _FUNCTIONS = {
-    "cat": "fad.numpy.concatenate(arrays, axis) or fad.cat(tensors, dim)",
     "row_stack": "fad.numpy.vstack(arrays)",
     "copyto": "x[...] = value",
     "putmask": "x[mask] = value",
-    "clamp": "fad.numpy.clip(x, low, high)",
     "cdist": "fad.numpy.linalg.norm(x[:, None] - y[None], axis=-1)",
     "mse_loss": "((x - y) ** 2).mean()",
     "linear": "x @ weight.T + bias",
@@ -44,7 +40,6 @@ _FUNCTIONS = {
     "pairwise_distance": "fad.numpy.linalg.norm(x - y, axis=-1)",
     "bilinear": "fad.numpy.einsum('bi,oij,bj->bo', x, weight, y)",
     "embedding": "weight[index]",
-    "one_hot": "fad.nn.one_hot(x, num_classes)",
     # layers, as functions
     """conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
     convolution""": (
@@ -114,13 +109,6 @@ _FUNCTIONS = {
     "genfromtxt": "fad.tensor(numpy.genfromtxt(path))",
     "savetxt": "numpy.savetxt(path, x.detach().numpy())",
     "savez_compressed": "numpy.savez_compressed(path, x.detach().numpy())",
-    # transforms and modes
-    "value_and_grad": "fad.value_and_grad(f)",
-    "grad": "fad.grad(f)",
-    "vmap": "fad.vmap(f)",
-    "jit": "fad.jit(f)",
-    "no_grad": "fad.no_grad()",
-    "tensor": "fad.tensor(data)",
 }
 _FUNCTIONS = by_name(_FUNCTIONS)
 
@@ -194,10 +182,8 @@ _IN_MODULE = {module: by_name(table) for module, table in _IN_MODULE.items()}
 def instead_in_module(module: str, name: str) -> str:
     """What to write for ``module.name``, which is not there; "" if that is not known.
 
-    >>> instead_in_module("fad.numpy", "cat")
-    'write fad.numpy.concatenate(arrays, axis) or fad.cat(tensors, dim)'
-    >>> instead_in_module("fad.numpy", "relu")
-    'write fad.nn.relu'
+    >>> instead_in_module("fad.numpy", "cat"), instead_in_module("fad.numpy", "relu")
+    ('write fad.cat', 'write fad.nn.relu')
     """
     own = _IN_MODULE.get(module, {}).get(name)
     if own is None and module == "fad.nn" and name[0].isupper():
@@ -210,9 +196,9 @@ def instead_of_attribute(name: str) -> str:
     """What to write for an attribute ``name`` that a Tensor, `x`, does not have; "" if that is not known.
 
     >>> instead_of_attribute("strides"), instead_of_attribute("one_hot")
-    ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x, num_classes)')
+    ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x)')
     """
-    where = _where(name, _ARRAYS + _LAX, Callable)
+    where = _where(name, _ARRAYS + _LAX, callables=True)
     return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))
 
 
@@ -220,13 +206,13 @@ def _written(text: str) -> str:
     return text and f"write {text}"
 
 
-def _where(name: str, modules: list[str], kind: Any = object) -> str:
-    """The full name of what one of the modules has under a name; "" if none has any, of this kind."""
+def _where(name: str, modules: list[str], callables: bool = False) -> str:
+    """The full name of what one of the modules has under a name, of callables alone; "" if none has any."""
     if name.startswith("_"):
         return ""
     for module in modules:
         found = getattr(importlib.import_module(module), name, None)
-        if found is not None and isinstance(found, kind):
+        if found is not None and (callable(found) or not callables):
             return found.__name__ if isinstance(found, ModuleType) else f"{module}.{name}"
     return ""
 
@@ -235,7 +221,7 @@ def _method(name: str) -> str:
     """How it is written as a method of Tensor; "" if there is none."""
     members = importlib.import_module("fad.core.tensor").Tensor
     if callable(getattr(members, name, None)):
-        return f"x.{name}(...): it is a method of Tensor"
+        return f"x.{name}(...): it is a method of Tensor, which fad.asarray(x) is"
     plain = name.removesuffix("_copy")
     if plain != name and callable(getattr(members, plain, None)):
         return f"x.{plain}(...).clone()"

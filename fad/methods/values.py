@@ -292,8 +292,9 @@ def _short(value: Operand) -> str:
         value = value.value
     if isinstance(value, Tensor):
         return repr(value)
-    known = isinstance(value, (jax.Array, np.ndarray)) and not isinstance(value, jax.core.Tracer)
-    if not known or jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+    if isinstance(value, jax.core.Tracer) or not isinstance(value, (jax.Array, np.ndarray)):
+        return f"<{describe(value)}>"
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return f"<{describe(value)}>"
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
         return f"<{describe(value)}, in part on other processes>"

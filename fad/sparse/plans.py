@@ -6,6 +6,7 @@ compiled program that computes the entries: one array for each block, that is fo
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -128,6 +129,7 @@ class _Call:
         return result[0] if self.single else result
 
 
+@dataclasses.dataclass(eq=False)
 class Prepared:
     """What is the same for all calls with arguments of the same shapes.
 
@@ -135,13 +137,11 @@ class Prepared:
     on, and their versions.
     """
 
-    run: Callable[..., PyTree]
-
-    def __init__(self, call: _Call, dtypes: Sequence[DType], pattern: SparsePattern) -> None:
-        self.call = call
-        self.out_dtypes = list(dtypes)
-        self.pattern = pattern
-        self.live: list[tuple[Tensor, int | None]] = []
+    call: _Call
+    out_dtypes: list[DType]
+    pattern: SparsePattern
+    live: list[tuple[Tensor, int | None]] = dataclasses.field(default_factory=list)
+    run: Callable[..., PyTree] = dataclasses.field(init=False)
 
     @functools.cached_property
     def parts(self) -> list[np.ndarray]:
@@ -183,26 +183,21 @@ class Prepared:
         return self.call.assemble(made)
 
 
+@dataclasses.dataclass(eq=False)
 class Derivative:
     """The plans of one function."""
 
-    def __init__(
-        self,
-        f: Callable[..., PyTree],
-        argnums: int | Sequence[int],
-        who: str,
-        hessian: bool,
-        pattern: PyTree = None,
-        chunk_size: int | None = None,
-    ) -> None:
-        check_jacobian(f, argnums, chunk_size, who)
-        self.f = f
-        self.argnums = argnums
-        self.who, self.hessian = who, hessian
-        self.pattern = pattern
-        self.chunk_size = chunk_size
-        self.computes = who in (JACOBIAN, HESSIAN)
-        self.arguments = Arguments(f, who)
+    f: Callable[..., PyTree]
+    argnums: int | Sequence[int]
+    who: str
+    hessian: bool
+    pattern: PyTree = None
+    chunk_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_jacobian(self.f, self.argnums, self.chunk_size, self.who)
+        self.computes = self.who in (JACOBIAN, HESSIAN)
+        self.arguments = Arguments(self.f, self.who)
         self.plans = Cache()
 
     def plan(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> Prepared:

@@ -69,9 +69,9 @@ def _places(shape: tuple[int, ...]) -> Array:
 def scattered_to(
     shape: tuple[int, ...],
     updates: tuple[int, ...],
-    indices: Any,
+    indices: PyTree,
     numbers: lax.ScatterDimensionNumbers,
-    mode: Any,
+    mode: PyTree,
     outside: int,
 ) -> Array:
     """Where in a flat array of a shape each element of the updates of a scatter goes.

@@ -20,7 +20,7 @@ TABLES = [synonyms._FUNCTIONS, synonyms._ATTRIBUTES, *synonyms._IN_MODULE.values
 @pytest.mark.parametrize(
     ("module", "name", "words"),
     [
-        (fnp, "cat", "write fad.numpy.concatenate(arrays, axis) or fad.cat(tensors, dim)"),
+        (fnp, "cat", "write fad.cat"),
         (fnp, "unsqueeze", "write x.unsqueeze(...): it is a method of Tensor"),
         (fnp, "scatter", "write x.scatter(...): it is a method of Tensor"),
         (fnp, "permute_copy", "write x.permute(...).clone()"),
