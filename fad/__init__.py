@@ -48,8 +48,10 @@ from fad.core.tensor import Tensor as Tensor
 from fad.errors import tracebacks as _tracebacks
 from fad.errors.missing_names import missing as _missing
 from fad.functions.function import Function as Function
+from fad.methods import install as _install
 from fad.methods.functions import arange as arange
 from fad.methods.functions import as_tensor as as_tensor
+from fad.methods.functions import asarray as asarray
 from fad.methods.functions import cat as cat
 from fad.methods.functions import empty as empty
 from fad.methods.functions import empty_like as empty_like
@@ -61,13 +63,12 @@ from fad.methods.functions import linspace as linspace
 from fad.methods.functions import ones as ones
 from fad.methods.functions import ones_like as ones_like
 from fad.methods.functions import stack as stack
+from fad.methods.functions import tensor as tensor
 from fad.methods.functions import view_as_complex as view_as_complex
 from fad.methods.functions import view_as_real as view_as_real
 from fad.methods.functions import where as where
 from fad.methods.functions import zeros as zeros
 from fad.methods.functions import zeros_like as zeros_like
-from fad.methods.install import asarray as asarray
-from fad.methods.install import tensor as tensor
 from fad.sparse.derivatives import sparse_hessian as sparse_hessian
 from fad.sparse.derivatives import sparse_jacobian as sparse_jacobian
 from fad.sparse.derivatives import sparse_pattern as sparse_pattern
@@ -206,6 +207,7 @@ __all__ = [
 ]
 
 _replay.install()
+_install.install()
 _tracebacks.install()
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.arrays.lists import Function
 from fad.arrays.operations import Op, fast_function
 from fad.arrays.results import as_tensors
 from fad.core.primitive import Primitive
@@ -20,8 +21,6 @@ from fad.core.types import PyTree
 from fad.views.addresses import has_strides
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view, shares, view_binder
-
-Function = Callable[..., PyTree]
 
 
 def _reshape(op: Op) -> Function:

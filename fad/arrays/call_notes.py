@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import traceback
 from collections.abc import Mapping, Sequence
 
 from fad.core.types import PyTree
@@ -68,10 +69,8 @@ def note_call(
     notes = getattr(error, "__notes__", ())
     if isinstance(error, FadError) or any(note.startswith("in fad.") for note in notes):
         return
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    if step is not None and is_users(step.tb_frame.f_code):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if frames and is_users(frames[-1].f_code):
         return
     given = [*map(_short, args), *[f"{name}={_short(x)}" for name, x in kwargs.items()]]
     advice = _advice(str(error), who, names, [*args, *kwargs.values()])

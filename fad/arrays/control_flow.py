@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.arrays import special_cases
-from fad.arrays.lists import Args, Kwargs
+from fad.arrays.lists import Args, Function, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
 from fad.core import trees
@@ -21,8 +21,6 @@ from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.levels.staged import call_with_bodies
 from fad.tape.recorder import ROOT
-
-Function = Callable[..., PyTree]
 
 
 def _staged(
@@ -37,15 +35,15 @@ def _staged(
 def with_bodies(op: Op) -> Function:
     """A function that takes functions: staged as a whole where one of them is the user's."""
     ordinary = op.function
-    is_data, named_data = _data_of(op.jax_function)
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = [(is_data[min(k, len(is_data) - 1)], x) for k, x in enumerate(args)]
-        named = {name: (name in named_data, x) for name, x in kwargs.items()}
-        staged = any([_has_body(x) for data, x in (*given, *named.values()) if not data])
+        is_data = [n in _DATA and n in op.plan.names for n in op.names_of(args, kwargs)]
+        given = list(zip(is_data, (*args, *kwargs.values()), strict=True))
+        staged = any([_has_body(x) for data, x in given if not data])
         f = _to_fad if staged else _jax_function_of  # JAX recognizes some of its own functions
-        args = tuple([x if data else _replace(f, x) for data, x in given])
-        kwargs = {name: x if data else _replace(f, x) for name, (data, x) in named.items()}
+        values = [x if data else _replace(f, x) for data, x in given]
+        kwargs = dict(zip(kwargs, values[len(args) :], strict=True))
+        args = tuple(values[: len(args)])
         if staged:
             args, kwargs = op.with_arrays(args, kwargs) or (args, kwargs)
             return _staged(op.jax_function, args, kwargs, op.results)
@@ -58,13 +56,6 @@ def with_bodies(op: Op) -> Function:
 _DATA = frozenset(
     """elems operands operand b x0 initial_guess init_val init xs init_values init_value""".split()
 )
-
-
-def _data_of(jax_function: Callable[..., PyTree]) -> tuple[list[bool], frozenset[str]]:
-    """Of each position whether it takes data, the last one for all that follow; and of which names."""
-    parameters = signature(jax_function).parameters.values()
-    positional = [p.name in _DATA for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    return positional, _DATA.intersection([p.name for p in parameters])
 
 
 def with_known_reducers(op: Op) -> Function:
@@ -183,9 +174,8 @@ def _to_fad(x: PyTree) -> PyTree:
     if _jax_function_of(x) is x:
         return _for_tensors(x)
 
-    def body(
-        *args: PyTree, **kwargs: PyTree
-    ) -> PyTree:  # custom_root hands its function to `solve`
+    def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        # custom_root hands its function to `solve`.
         given = [_at_level_of(args, _for_tensors(a)) if _is_given_function(a) else a for a in args]
         return x(*given, **kwargs)
 

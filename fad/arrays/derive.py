@@ -14,7 +14,7 @@ from fad.arrays import numpy_functions, smooth_gamma, smooth_orders, special_cas
 from fad.arrays.aliasing import ALIASING
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies, with_known_reducers
-from fad.arrays.lists import ONE, Role, is_list
+from fad.arrays.lists import ONE, Function, Role, is_list
 from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
 from fad.arrays.smooth import mended
@@ -34,8 +34,6 @@ from fad.tape.recorder import as_tensor
 from fad.views.inplace import write
 from fad.views.make_view import stop_gradient, view_binder
 from fad.views.scatter_mul import multiply_in, scatter_mul
-
-Function = Callable[..., PyTree]
 
 # What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
 _OWN: dict[str, dict[str, Function]] = {
@@ -83,7 +81,7 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
     value = _OWN.get(module, {}).get(name, value)
     smooth = SMOOTH.get(module, {}).get(name)
     jax_function = value if smooth is None else mended(smooth, value)
-    roles = special_cases.ROLES.get(module, {}).get(name)
+    roles = special_cases.ROLES.get(module, {}).get(name, {})
     binder: Binder = bind_random if draws else bind
     is_view = module in ("jax.numpy", "jax.numpy.linalg") and name in special_cases.VIEWS
     if is_view:

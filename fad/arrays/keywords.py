@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from fad.arrays.operations import Op
@@ -32,20 +32,13 @@ def aliases_of(names: Container[str]) -> dict[str, str]:
     return found
 
 
-class Form:
+class Form(NamedTuple):
     """What a function means where it is called with keywords of PyTorch.
 
     Attributes:
         keywords: one of these makes the call one of PyTorch's.
-        op: the operation that PyTorch's function is, made at the first use.
+        make: returns the operation that PyTorch's function is.
     """
 
-    __slots__ = ("_make", "keywords")
-
-    def __init__(self, keywords: str, make: Callable[[], Op]) -> None:
-        self.keywords = frozenset(keywords.split())
-        self._make = make
-
-    @property
-    def op(self) -> Op:
-        return self._make()
+    keywords: frozenset[str]
+    make: Callable[[], Op]

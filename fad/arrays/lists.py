@@ -26,6 +26,7 @@ OPERANDS = 3  # an array, where the first argument is a string: those of ``einsu
 Role = int | tuple[int, int]  # the role of a parameter; in a pair, with what a list is
 Args = tuple[PyTree, ...]  # of a call: what is given by position, and by name
 Kwargs = dict[str, PyTree]
+Function = Callable[..., PyTree]
 
 _CONTAINERS = frozenset("Mapping Sequence list tuple".split())
 _OF_ARRAYS = re.compile(r"\b(Sequence|list)\[(None \| |typing\.Union\[)?Array")

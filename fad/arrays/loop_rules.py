@@ -85,7 +85,7 @@ def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
     return loop._replace(cond=new_cond, body=new_body, body_count=n + k)
 
 
-def joined(loop: Loop, consts: Mask, operands: Sequence[Values], tangents: Values) -> list[Array]:
+def joined(consts: Mask, operands: Sequence[Values], tangents: Values) -> list[Array]:
     """The operands of the augmented loop."""
     cond_consts, body_consts, carry = operands
     k = sum(consts)
@@ -166,7 +166,7 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
 def push(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
     """The tangents of the final carry."""
     operands, _, tangents = parts_of(loop, values)
-    given, other = joined(loop, consts, operands, tangents), augmented(loop, consts, carries)
+    given, other = joined(consts, operands, tangents), augmented(loop, consts, carries)
     return list(loop_p.bind(*given, loop=other, stored=False))[len(carries) :]
 
 
@@ -175,7 +175,7 @@ def curve(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array
     n, m = loop.operand_count, sum(carries)
     operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
     other = augmented(loop, consts, carries)
-    given = joined(loop, consts, operands, tangents)
+    given = joined(consts, operands, tangents)
     stored = loop_p.bind(*given, loop=other, stored=True)[len(carries) + m :]
     zeros = [jnp.zeros_like(c) for c in cotangents]
     consts = (*consts, *[False] * sum(consts))
@@ -252,8 +252,8 @@ def _linear_jvp(
         first = len(primals) - len(given)
         return outs, linear_p.bind(*primals[:first], *_filled(given_t), **options)
     _, found = _loop_jvp(
-        joined(loop, consts, operands, given),
-        joined(loop, consts, operands_t, given_t),
+        joined(consts, operands, given),
+        joined(consts, operands_t, given_t),
         loop=augmented(loop, consts, carries),
         stored=False,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 import types
@@ -17,6 +18,7 @@ from fad.errors.suggestions import no_name, no_name_later
 from fad.errors.synonyms import instead_in_module
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Namespace:
     """A fad module whose names are those of a JAX module.
 
@@ -29,12 +31,9 @@ class Namespace:
     that was looked up is put into the module, so that the next look-up costs nothing.
     """
 
-    __slots__ = ("children", "jax_module", "name")
-
-    def __init__(self, name: str, jax_module: str, children: Sequence[str] = ()) -> None:
-        self.name = name
-        self.jax_module = jax_module
-        self.children = tuple(children)
+    name: str
+    jax_module: str
+    children: Sequence[str] = ()
 
     def get(self, attribute: str) -> PyTree:
         """The fad version of a public name.

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from fad.arrays.lists import Function
 from fad.core.types import Axes, DType, DTypeLike, PyTree
 from fad.errors import ArgumentError
-
-Function = Callable[..., PyTree]
-
-
-def _without(function: Function, name: str) -> Function:
-    """``function`` without a keyword that has no effect here, and that JAX refuses."""
-
-    @functools.wraps(function)
-    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        kwargs.pop(name, None)
-        return function(*args, **kwargs)
-
-    return call
 
 
 @functools.wraps(jnp.argpartition)
@@ -136,7 +125,7 @@ def pad(array: ArrayLike, pad_width: PyTree, mode: PyTree = "constant", **kwargs
     if mode != "linear_ramp" or kwargs.keys() - {"end_values"}:
         return jnp.pad(x, pad_width, mode, **kwargs)
     ends = kwargs.get("end_values", 0)
-    ends = jnp.asarray(ends, jnp.result_type(x, *_flat(ends)))
+    ends = jnp.asarray(ends, jnp.result_type(x, *jax.tree.leaves(ends)))
     ends = jnp.broadcast_to(ends, (x.ndim, 2))
     pairs = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
     for axis, (before, after) in enumerate(pairs):
@@ -151,12 +140,6 @@ def pad(array: ArrayLike, pad_width: PyTree, mode: PyTree = "constant", **kwargs
         down = jnp.flip(ramp(ends[axis, 1], last, after), axis)
         x = jnp.concatenate([up, x, down], axis)
     return x
-
-
-def _flat(values: PyTree) -> list[PyTree]:
-    if isinstance(values, (list, tuple)):
-        return [v for part in values for v in _flat(part)]
-    return [values]
 
 
 @functools.wraps(jnp.unravel_index)
@@ -175,8 +158,9 @@ def _in_order(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        order = next((v for v in (*args[1:], kwargs.get("order")) if v in ("A", "K")), None)
-        if order is not None:
+        texts = [v for v in (*args[1:], kwargs.get("order")) if isinstance(v, str)]
+        order = texts[0] if texts else "C"
+        if order in ("A", "K"):
             raise ArgumentError(
                 f"{function.__name__}: order={order!r} asks for the layout in memory, which arrays here do "
                 "not have: write order='C', or order='F'"
@@ -259,20 +243,8 @@ def at_lists(function: Function) -> Function:
     return call
 
 
-# Keywords of NumPy that have no effect here, and the functions that have them.
-_WITHOUT_EFFECT = {
-    "copy": "meshgrid",
-    "kind": "argsort sort",
-    "order": "array asarray copy",
-    "overwrite_input": "median nanmedian nanpercentile nanquantile percentile quantile",
-}
 # By NumPy's name: what takes the place of the function of `jax.numpy`.
 OWN: dict[str, Function] = {
-    **{
-        name: _without(getattr(jnp, name), keyword)
-        for keyword, names in _WITHOUT_EFFECT.items()
-        for name in names.split()
-    },
     "argpartition": argpartition,
     "einsum": einsum,
     "gradient": gradient,

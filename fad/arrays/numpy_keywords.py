@@ -44,6 +44,15 @@ _NO_EFFECT: dict[str, tuple[Any, ...]] = {
 }
 
 
+# The same, whatever the value, of functions that have it and that refuse some values.
+_IGNORED = {
+    "copy": "meshgrid",
+    "kind": "argsort sort",
+    "order": "array asarray copy",
+    "overwrite_input": "median nanmedian nanpercentile nanquantile percentile quantile",
+}
+
+
 @functools.cache
 def _of_numpy(where: str, name: str) -> Any:
     """The function of NumPy with this name; None if there is none."""
@@ -96,6 +105,8 @@ def adapted(op: Op, args: Args, kwargs: Kwargs) -> tuple[Op, Args, Kwargs] | Non
                 f"{op.where}.{op.name}: where= without out= leaves elements without a value: give out=, or "
                 f"write fad.safe_where(mask, fad.numpy.{op.name}, ...)"
             )
+        elif takes and op.name in _IGNORED.get(name, "").split():
+            pass
         elif name in known and not (name == "where" and elementwise):
             left[name] = value
         elif name not in takes and name != "out":

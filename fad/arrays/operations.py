@@ -21,6 +21,8 @@ A function whose result's shape depends on data cannot be compiled. JAX says so 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import operator
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -96,13 +98,11 @@ def _holds_tensor(value: PyTree) -> bool:
     return isinstance(value, Tensor)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _StaticResult:
     """A bool or string in a result: part of its structure. It unflattens to the bare value."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
+    value: object
 
 
 jax.tree_util.register_pytree_node(_StaticResult, lambda f: ((), f.value), lambda value, _: value)
@@ -177,6 +177,7 @@ def _picker(positions: list[int]) -> Callable[[Any], Any]:
     return operator.itemgetter(*positions)
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Op:
     """One JAX function as a fad function.
 
@@ -193,41 +194,30 @@ class Op:
     a call with PyTorch's keywords means, where that is something else.
     """
 
-    def __init__(
-        self,
-        name: str,
-        where: str,
-        jax_function: Callable[..., PyTree],
-        roles: dict[str, Role] | None = None,
-        binder: Binder = bind,
-        collective: bool = False,
-        results: int = FOLLOWS,
-    ) -> None:
-        self.name = name
-        self.where = where
-        self.jax_function = jax_function
-        self.roles = roles or {}
-        self.binder = binder
-        self.collective = collective
-        self.results = results
-        self.form: Form | None = None
-        self.primitives: dict[Hashable, Primitive] = {}
-        self.routes: dict[Any, Any] = {}
-        self._plan: Parameters | None = None
-        function = fast_function(self, binder)
-        self.function = self.wrap(making_tensors(function) if results == TENSORS else function)
+    name: str
+    where: str
+    jax_function: Callable[..., PyTree]
+    roles: dict[str, Role] = dataclasses.field(default_factory=dict)
+    binder: Binder = bind
+    collective: bool = False
+    results: int = FOLLOWS
+    form: Form | None = None
+    primitives: dict[Hashable, Primitive] = dataclasses.field(default_factory=dict)
+    routes: dict[Any, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        function = fast_function(self, self.binder)
+        self.function = self.wrap(making_tensors(function) if self.results == TENSORS else function)
 
     def wrap(self, function: Any) -> Any:
         """``function`` as what users call: with the signature of the JAX function, and this as its ``op``."""
         function.op = self
         return copy_signature(function, self.jax_function, self.name, self.where)
 
-    @property
+    @functools.cached_property
     def plan(self) -> Parameters:
         """The parameters, read off the JAX function's signature at the first call."""
-        if self._plan is None:
-            self._plan = Parameters(self.jax_function, self.roles)
-        return self._plan
+        return Parameters(self.jax_function, self.roles)
 
     def call(self, args: Args, kwargs: Kwargs, binder: Binder | None = None) -> PyTree:
         """Run a call whose Primitive is not known from its types alone.
@@ -251,7 +241,7 @@ class Op:
         route = self.routes.get(kinds)
         if type(route) is not Route:
             if self.form is not None and not self.form.keywords.isdisjoint(kwargs):
-                other = self.form.op
+                other = self.form.make()
                 return other.call(args, kwargs, other.binder if binder is self.binder else binder)
             of_numpy = adapted(self, args, kwargs) if kwargs else None
             if of_numpy is not None:
@@ -348,20 +338,21 @@ class Op:
             try:
                 freeze(values[position], role, leaves)
             except Unhashable as error:
-                name, who = self._names(args, kwargs)[position], f"{self.where}.{self.name}"
+                name, who = self.names_of(args, kwargs)[position], f"{self.where}.{self.name}"
                 raise TypeError(unhashable_message(who, name, error.value)) from None
         return Route(entries, values)
 
     def _not_static(self, args: PyTree, kwargs: PyTree, route: Route) -> TypeError:
         static = [i for i, role in route.entries if role == STATIC]
-        names, values = self._names(args, kwargs), (*args, *kwargs.values())
+        names, values = self.names_of(args, kwargs), (*args, *kwargs.values())
         who = f"{self.where}.{self.name}"
         return static_error(who, [names[i] for i in static], [values[i] for i in static])
 
-    def _names(self, args: PyTree, kwargs: PyTree) -> list[str]:
+    def names_of(self, args: PyTree, kwargs: PyTree) -> list[str]:
         """The name of the parameter for each argument."""
-        names = self.plan.names
-        return [*[*names, *[names[-1]] * len(args)][: len(args)], *kwargs]
+        names, count = self.plan.names, len(self.plan.positional)
+        rest = [*names[count : count + 1], ""][:1]  # of a parameter that takes several
+        return [*[*names[:count], *rest * len(args)][: len(args)], *kwargs]
 
     def _function(
         self, keys: tuple[Hashable, ...], count: int, keywords: tuple[str, ...], route: Route

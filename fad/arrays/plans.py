@@ -24,9 +24,8 @@ class Parameters:
         self.names: list[str] = list(self.signature.parameters)
         self.rest: int | None = None
         self.rest_named: int | None = None
-        self.lists: dict[
-            int, int
-        ] = {}  # what a list is for a parameter, where it is an array or several
+        # What a list is for a parameter, where it is an array or several.
+        self.lists: dict[int, int] = {}
         self.rest_lists = 0
         for i, p in enumerate(self.signature.parameters.values()):
             given = roles[p.name] if p.name in roles else role_of(p)

@@ -24,9 +24,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from fad.core.types import Array, ArrayFunction, Operand, Outputs, PyTree
-
-Function = Callable[..., PyTree]
+from fad.arrays.lists import Function
+from fad.core.types import Array, ArrayFunction, Operand, Outputs
 
 
 def _has_tangent(tangent: Any) -> bool:
@@ -81,6 +80,15 @@ def computed_as(function: Function, other: Function) -> Function:
         return jax.tree.map(lambda t, o: t.astype(o.dtype), found, out)
 
     return with_rule(function, rule)
+
+
+def no_slope(why: str, error: type[Exception] = NotImplementedError) -> Function:
+    """The slope by an argument that there is no derivative in: an error says ``why``."""
+
+    def slope(*_: Array) -> Array:
+        raise error(why)
+
+    return slope
 
 
 def is_real(*values: Operand) -> bool:

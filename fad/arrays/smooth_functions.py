@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, for_complex, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
 from fad.core.avals import struct_of
@@ -23,9 +24,6 @@ from fad.core.jaxapi import run_jaxpr
 from fad.core.jaxprs import with_programs
 from fad.core.partition import partition
 from fad.core.types import Array, Axes, JaxBody, JaxEquation, Outputs, PyTree
-
-Function = Callable[..., PyTree]
-
 
 # Powers
 

@@ -6,17 +6,15 @@ See NOTE [smooth] in `fad.arrays.smooth`, and `fad.arrays.smooth_functions`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fad.arrays.smooth import computed_as, with_slopes
+from fad.arrays.lists import Function
+from fad.arrays.smooth import computed_as, no_slope, with_slopes
 from fad.arrays.smooth_functions import over_power, smooth_power
-from fad.core.types import Array, Outputs, PyTree
-
-Function = Callable[..., PyTree]
+from fad.core.types import Array, Outputs
 
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 _power = smooth_power(lax.pow)
@@ -136,13 +134,10 @@ def _beta_density(a: Array, b: Array, x: Array) -> Array:
 def _incomplete_gamma(sign: float, function: Function) -> Function:
     """``gammainc``, and ``gammaincc`` with the sign -1."""
 
-    def twice(*_: Array) -> Array:
-        raise NotImplementedError("gammainc has no second derivative in a")
-
     def mixed(_: Array, a: Array, x: Array) -> Array:
         return jax.jvp(lambda a: _gamma_density(a, x), (a,), (jnp.ones_like(a),))[1]
 
-    by_a = with_slopes(lax.igamma_grad_a, twice, mixed)
+    by_a = with_slopes(lax.igamma_grad_a, no_slope("gammainc has no second derivative in a"), mixed)
     return with_slopes(
         function,
         lambda out, a, x: sign * by_a(*jnp.broadcast_arrays(*_floats(out, a, x))),
@@ -151,8 +146,7 @@ def _incomplete_gamma(sign: float, function: Function) -> Function:
 
 
 def _betainc(betainc: Function) -> Function:
-    def unknown(*_: Array) -> Array:
-        raise ValueError("Betainc gradient with respect to a and b not supported.")
+    unknown = no_slope("Betainc gradient with respect to a and b not supported.", ValueError)
 
     def by_x(out: Array, a: Array, b: Array, x: Array) -> Array:
         return _beta_density(*_floats(out, a, b, x))

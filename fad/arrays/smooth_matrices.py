@@ -5,16 +5,13 @@ See NOTE [smooth] in `fad.arrays.smooth`, and `fad.arrays.smooth_functions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax.numpy as jnp
 from jax import lax
 
+from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, with_rule
 from fad.core.dtypes import is_inexact
-from fad.core.types import Array, Outputs, PyTree
-
-Function = Callable[..., PyTree]
+from fad.core.types import Array, Outputs
 
 _BLOCK = 3
 
@@ -57,13 +54,12 @@ def _det(det: Function) -> Function:
         small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
         singular = jnp.min(pivots, -1) <= small * jnp.max(pivots, -1)
         mask = singular[..., None, None]
-        constants = (
-            lax.cond(  # no more than these: under vmap, a cond with tangents has no transpose
-                jnp.any(singular),
-                vectors,
-                lambda a: (eye, jnp.ones_like(pivots), eye),
-                jnp.where(mask, constant, eye),
-            )
+        # No more than these are in the cond: under vmap, one with tangents has no transpose.
+        constants = lax.cond(
+            jnp.any(singular),
+            vectors,
+            lambda a: (eye, jnp.ones_like(pivots), eye),
+            jnp.where(mask, constant, eye),
         )
         by_blocks = _by_blocks(det, jnp.where(mask, a, eye), *constants)
         return jnp.where(singular, by_blocks, det(jnp.where(mask, eye, a)))

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, for_real
 from fad.core.types import Array, Operand, Outputs, PyTree
-
-Function = Callable[..., PyTree]
 
 
 def _greater(function: Function, sign: int) -> Function:

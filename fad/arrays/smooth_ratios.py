@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 
 import jax.numpy as jnp
 from jax import lax
 
+from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, quotient, with_slopes
-from fad.core.types import Array, PyTree
-
-Function = Callable[..., PyTree]
+from fad.core.types import Array
 
 
 def _log(n: int, x: Array) -> Array:

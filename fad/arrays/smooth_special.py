@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays.smooth import computed_as, with_rule, with_slopes
+from fad.arrays.lists import Function
+from fad.arrays.smooth import computed_as, no_slope, with_rule, with_slopes
 from fad.arrays.smooth_functions import IN_NN, over_power, smooth_power
 from fad.arrays.smooth_gamma import IN_SPECIAL as AROUND_GAMMA
 from fad.arrays.smooth_ratios import I0, I0E, I1, I1E, ratio_of_exp, ratio_of_log, ratio_of_sine
 from fad.core.types import Array, Outputs, PyTree
-
-Function = Callable[..., PyTree]
 
 
 def _sici(sici: Function) -> Function:
@@ -50,9 +49,7 @@ def _expn(expn: Function) -> Function:
         def value(n: Array, x: Array) -> Array:
             return expn(n, x) if steps == 0 else lower(n, x, steps)
 
-        def by_order(*_: Array) -> Array:
-            raise NotImplementedError("expn has no derivative in n, which is an integer")
-
+        by_order = no_slope("expn has no derivative in n, which is an integer")
         return with_slopes(value, by_order, lambda _, n, x: -derivative(steps + 1)(n, x))
 
     return lambda n, x: derivative(0)(jnp.asarray(n), x)
@@ -141,9 +138,7 @@ def _sph_harm_y(sph_harm_y: Function) -> Function:
             above, below = harmonic(n, m + 1, theta, phi), harmonic(n, m - 1, theta, phi)
             return (up * jnp.conj(turn) * above - down * turn * below) / 2
 
-        def integer(*_: Array) -> Array:
-            raise NotImplementedError("sph_harm_y has no derivative in n and m, which are integers")
-
+        integer = no_slope("sph_harm_y has no derivative in n and m, which are integers")
         harmonic = with_slopes(
             lambda n, m, theta, phi: sph_harm_y(n, m, theta, phi, diff_n, n_max),
             integer,

@@ -236,19 +236,11 @@ def _selected(x: Array, indices: Array, dim: int | None, keepdim: bool) -> Value
     return ValuesIndices(jnp.squeeze(values, dim), jnp.squeeze(indices, dim))
 
 
-def _first(x: Array, dim: int | None, who: str) -> tuple[Array, int]:
-    """``x`` and a dimension, for one of what ``dim`` says; a number has one element."""
-    if x.ndim == 0:
-        x = x[None]
-    (dim,) = dims_of(x, 0 if dim is None else dim, who)
-    return x, dim
-
-
 def _extreme(find: ArrayFunction, where: ArrayFunction, what: str) -> ArrayFunction:
     def function(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
             return find(x, keepdims=keepdim)
-        x, dim = _first(x, dim, find.__name__)
+        (dim,) = dims_of(x, dim, find.__name__)
         return _selected(x, where(x, dim, keepdims=True), dim, keepdim)
 
     function.__doc__ = f"The {what} elements along ``dim``, and where; without ``dim``, of all."
@@ -264,7 +256,7 @@ def _median(x: Array, dim: int | None, keepdim: bool, skip: bool) -> Any:
         shape = (1,) * x.ndim if keepdim else ()
         values: Array = _median(x.reshape(-1), 0, False, skip).values
         return values.reshape(shape)
-    x, dim = _first(x, dim, "nanmedian" if skip else "median")
+    (dim,) = dims_of(x, dim, "nanmedian" if skip else "median")
     order = jnp.argsort(x, dim)
     missing = jnp.isnan(x)
     count = x.shape[dim] - jnp.sum(missing, dim, keepdims=True)
@@ -335,8 +327,6 @@ def mode(x: Array, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
 def _cumulative(f: ArrayFunction, what: str) -> ArrayFunction:
     def function(x: Array, dim: int) -> ValuesIndices:
         (dim,) = dims_of(x, dim, f.__name__)
-        if x.ndim == 0:
-            return ValuesIndices(x, jnp.zeros((), int))
         here = (x == f(x, dim)) | jnp.isnan(x)
         places = jax.lax.broadcasted_iota(jnp.asarray(0).dtype, x.shape, dim)
         indices = jax.lax.cummax(jnp.where(here, places, 0), dim)
@@ -353,7 +343,7 @@ cummin = _cumulative(jax.lax.cummin, "least")
 def logcumsumexp(x: Array, dim: int) -> Array:
     """``log(cumsum(exp(x)))``."""
     (dim,) = dims_of(x, dim, "logcumsumexp")
-    return jax.lax.cumlogsumexp(x, dim) if x.ndim else x
+    return jax.lax.cumlogsumexp(x, dim)
 
 
 def _spread(f: ArrayFunction, what: str) -> ArrayFunction:
@@ -431,7 +421,7 @@ def unflatten(x: Array, dim: int, sizes: Sequence[int]) -> Array:
 def unfold(x: Array, dimension: int, size: int, step: int) -> Array:
     """All windows of length ``size`` along a dimension, one every ``step``; in a new last dimension."""
     if x.ndim == 0:
-        x = x[None]
+        return unfold(x[None], dimension, size, step)[0]
     (dim,) = dims_of(x, dimension, "unfold")
     if step < 1 or not 0 <= size <= x.shape[dim]:
         raise ArgumentError(

@@ -116,8 +116,6 @@ def gather(x: Array, dim: int, index: ArrayLike) -> Array:
 
 def index_select(x: Array, dim: int, index: ArrayLike) -> Array:
     """The parts of ``x`` at the positions ``index`` along ``dim``."""
-    if x.ndim == 0:
-        return x
     return x[_along(x, dim, index, "index_select")]
 
 
@@ -259,9 +257,7 @@ def scatter_reduce(
 
 def select_scatter(x: Array, src: ArrayLike, dim: int, index: ArrayLike) -> Array:
     """``x`` with ``src`` as the part at ``index`` along ``dim``."""
-    (dim,) = dims_of(x, dim, "select_scatter")
-    src = jnp.asarray(src).astype(x.dtype)
-    return x.at[(*[slice(None)] * dim, index)].set(src)
+    return _with_part(x, src, dim, index, "select_scatter")
 
 
 def slice_scatter(
@@ -273,9 +269,12 @@ def slice_scatter(
     step: int = 1,
 ) -> Array:
     """``x`` with ``src`` as the slice ``start:end:step`` along ``dim``."""
-    (dim,) = dims_of(x, dim, "slice_scatter")
-    src = jnp.asarray(src).astype(x.dtype)
-    return x.at[(*[slice(None)] * dim, slice(start, end, step))].set(src)
+    return _with_part(x, src, dim, slice(start, end, step), "slice_scatter")
+
+
+def _with_part(x: Array, src: ArrayLike, dim: int, index: PyTree, who: str) -> Array:
+    (dim,) = dims_of(x, dim, who)
+    return x.at[(*[slice(None)] * dim, index)].set(jnp.asarray(src).astype(x.dtype))
 
 
 def take_along_dim(x: Array, indices: ArrayLike, dim: int | None = None) -> Array:

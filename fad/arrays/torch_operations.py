@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+from jax import Array
 
 from fad.arrays.keywords import Form
 from fad.arrays.operations import Op
 from fad.core.level import bind
+from fad.core.types import PyTree
 from fad.views.addresses import has_strides
 from fad.views.chains import Write
 from fad.views.make_view import view_binder
@@ -31,6 +35,25 @@ VIEWS: dict[str, Write] = {
 }
 
 
+# Those for which a number has one dimension.
+OF_NUMBERS = frozenset(
+    """aminmax cummax cummin index_add index_copy index_fill index_select kthvalue log_softmax logcumsumexp
+    logsumexp max median min mode msort nanmedian norm softmax sort std topk var""".split()
+)
+
+
+def _of_numbers_too(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``function``, in which an array without dimensions counts as having one, as in PyTorch."""
+
+    @functools.wraps(function)
+    def call(x: Array, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        if x.ndim:
+            return function(x, *args, **kwargs)
+        return jax.tree.map(lambda o: o.reshape(()), function(x[None], *args, **kwargs))
+
+    return call
+
+
 # Their modules, which take time to import: at the first use.
 _MODULES = tuple(f"fad.arrays.torch_{part}" for part in ("functions", "matrices", "indexing"))
 
@@ -41,6 +64,7 @@ def __getattr__(name: str) -> Any:
             for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
                 function: Any = getattr(module, own, None)
                 if getattr(function, "__module__", None) == module.__name__:
+                    function = _of_numbers_too(function) if name in OF_NUMBERS else function
                     test = has_strides if name == "flatten" else None
                     binder = view_binder(VIEWS[name], test) if name in VIEWS else bind
                     found = Op(name, "fad.Tensor", function, binder=binder).function
@@ -50,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _form(keywords: str, name: str) -> Form:
-    return Form(keywords, lambda: getattr(sys.modules[__name__], name).op)
+    return Form(frozenset(keywords.split()), lambda: getattr(sys.modules[__name__], name).op)
 
 
 @functools.cache
@@ -62,13 +86,13 @@ def _copying(name: str) -> Op:
 # Function of fad.numpy -> what it is with keywords that only PyTorch's has, where PyTorch means more by it.
 FORMS: dict[str, Form] = {
     "add": _form("alpha other", "add"),
-    "flip": Form("dims", lambda: _copying("flip")),
+    "flip": Form(frozenset(["dims"]), lambda: _copying("flip")),
     "max": _form("dim keepdim", "max"),
     "median": _form("dim keepdim", "median"),
     "min": _form("dim keepdim", "min"),
     "nanmedian": _form("dim keepdim", "nanmedian"),
     "nonzero": _form("as_tuple", "nonzero"),
-    "rot90": Form("dims", lambda: _copying("rot90")),
+    "rot90": Form(frozenset(["dims"]), lambda: _copying("rot90")),
     "sort": _form("dim", "sort"),
     "split": _form("dim split_size split_size_or_sections", "split"),
     "squeeze": _form("dim", "squeeze"),

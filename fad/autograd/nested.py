@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -96,7 +97,7 @@ class NestedIOFunction(Function):
             raise RuleError(
                 f"{cls.__name__} has no forward_extended: write forward_extended(self, *inputs)"
             )
-        return super().apply(_InstanceAttributes(cls, vars(self)), *inputs)
+        return super().apply(_InstanceAttributes(cls, dict(vars(self))), *inputs)
 
     @classmethod
     def apply(cls, *args: PyTree, **kwargs: PyTree) -> PyTree:
@@ -177,24 +178,15 @@ class NestedIOFunction(Function):
             attributes.pop("_ctx", None)
 
 
+@dataclasses.dataclass(slots=True)
 class _InstanceAttributes:
     """What ``__init__`` set on an instance, as an argument of forward; equal by value."""
 
-    __slots__ = ("attributes", "cls")
-
-    def __init__(self, cls: type[NestedIOFunction], attributes: dict[str, object]) -> None:
-        self.cls = cls
-        self.attributes = dict(attributes)
+    cls: type[NestedIOFunction]
+    attributes: dict[str, object]
 
     def __hash__(self) -> int:
         return hash((self.cls, *self.attributes))
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _InstanceAttributes)
-            and self.cls is other.cls
-            and self.attributes == other.attributes
-        )
 
 
 def _forward(ctx: Context, settings: _InstanceAttributes, *inputs: PyTree) -> PyTree:

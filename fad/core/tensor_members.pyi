@@ -24,7 +24,7 @@ from fad.arrays.annotations import (
 )
 from fad.arrays.torch_functions import MinMax, ValuesIndices
 from fad.core.tensor import Tensor
-from fad.core.types import Axes, DeviceLike, Operand, PyTree
+from fad.core.types import Axes, Operand, PyTree
 from fad.tape.edges import GradientEdge
 from fad.tape.graph import Node
 from fad.tape.handles import RemovableHandle
@@ -1177,10 +1177,11 @@ class TensorMembers:
     ) -> Tensor: ...
     def new_full(
         self,
-        size: Sequence[builtins.int],
-        fill_value: Operand,
+        size: builtins.int | Sequence[builtins.int],
+        fill_value: Any,
+        *,
         dtype: DTypeLike | None = None,
-        device: DeviceLike | None = None,
+        device: Any = None,
         requires_grad: builtins.bool = False,
     ) -> Tensor: ...
     def new_ones(
@@ -1192,9 +1193,10 @@ class TensorMembers:
     ) -> Tensor: ...
     def new_tensor(
         self,
-        data: PyTree,
+        data: Any,
+        *,
         dtype: DTypeLike | None = None,
-        device: DeviceLike | None = None,
+        device: Any = None,
         requires_grad: builtins.bool = False,
     ) -> Tensor: ...
     def new_zeros(

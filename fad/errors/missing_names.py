@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Sequence
-from types import ModuleType
 
 from fad.errors.suggestions import no_name, no_name_later
-from fad.errors.synonyms import instead_in_module
-
-# Where a name is looked for, in order.
-_MODULES = """fad.numpy fad.numpy.linalg fad.nn fad.autograd fad.func fad.lax fad.scipy.special fad.scipy
-fad.random fad.numpy.fft fad.extend fad.testing fad.autograd.graph fad.autograd.functional fad.scipy.linalg
-fad.scipy.signal""".split()
+from fad.errors.synonyms import by_name, instead_in_module
 
 _KEY = "there is no global generator of random numbers; they come from a key: "
 _DRAWS = {
@@ -30,27 +23,22 @@ _DRAWS = {
     "poisson": "fad.random.poisson(key, rate)",
     "dropout": "fad.random.bernoulli(key, 1 - p, x.shape)",
 }
-_SEEDS = """manual_seed seed initial_seed Generator default_generator get_rng_state set_rng_state
-fork_rng""".split()
 _WINDOWS = ("bartlett", "blackman", "hamming", "kaiser")
-_STATES = """are_deterministic_algorithms_enabled get_deterministic_debug_mode set_deterministic_debug_mode
-use_deterministic_algorithms""".split()
-_THREADS = (
-    """get_num_threads set_num_threads get_num_interop_threads set_num_interop_threads""".split()
-)
-_FORMATS = """channels_last channels_last_3d contiguous_format preserve_format memory_format strided
-layout""".split()
 _INSTEAD = {
     **{f"{name}_window": f"write fad.numpy.{name}(n)" for name in _WINDOWS},
-    **dict.fromkeys(_STATES, "JAX's programs are deterministic on the CPU; see XLA_FLAGS for GPUs"),
-    **dict.fromkeys(_THREADS, "threads are XLA's; see XLA_FLAGS"),
-    **dict.fromkeys(_FORMATS, "arrays have no layout in memory here"),
-    "accelerator": "devices are JAX's: jax.devices(), x.to(device)",
+    """are_deterministic_algorithms_enabled get_deterministic_debug_mode
+    set_deterministic_debug_mode use_deterministic_algorithms""": (
+        "JAX's programs are deterministic on the CPU; see XLA_FLAGS for GPUs"
+    ),
+    "get_num_threads set_num_threads get_num_interop_threads set_num_interop_threads": (
+        "threads are XLA's; see XLA_FLAGS"
+    ),
+    """channels_last channels_last_3d contiguous_format preserve_format memory_format strided
+    layout""": "arrays have no layout in memory here",
+    "accelerator mps cuda": "devices are JAX's: jax.devices(), x.to(device)",
     "as_strided": "write x.unfold(dim, size, step), or x[index]: arrays have no strides here",
-    "amp": "write x.astype(fad.bfloat16) where lower precision is wanted",
-    "autocast": "write x.astype(fad.bfloat16) where lower precision is wanted",
+    "amp autocast get_autocast_dtype": "write x.astype(fad.bfloat16) where lower precision is wanted",
     "backends": "settings are JAX's: jax.config",
-    "block_diag": "write fad.scipy.linalg.block_diag(*matrices)",
     "bucketize": "write fad.numpy.searchsorted(boundaries, x), with side='right' for right=True",
     "cartesian_prod": "write fad.stack([a.reshape(-1) for a in fad.numpy.meshgrid(x, y, indexing='ij')], -1)",
     "chain_matmul": "write fad.numpy.linalg.multi_dot(matrices)",
@@ -65,21 +53,14 @@ _INSTEAD = {
     "fork": "write concurrent.futures, or fad.jit: JAX's calls do not wait for their results",
     "frobenius_norm": "write fad.numpy.linalg.norm(x)",
     "fx": "write fad.make_jaxpr(f)(x), or fad.viz of a graph",
-    "get_autocast_dtype": "write x.astype(fad.bfloat16) where lower precision is wanted",
     "get_default_device": "write jax.devices()[0]; jax.default_device(device) sets it",
     "get_default_dtype": "write fad.zeros(()).dtype: float32, or float64 with jax_enable_x64",
     "get_float32_matmul_precision": "write jax.config.jax_default_matmul_precision",
     "get_device": "write x.device",
     "hann_window": "write fad.numpy.hanning(n)",
-    "is_complex": "write fad.numpy.iscomplexobj(x)",
     "is_conj": "conjugates are computed at once, so it is always False",
     "is_neg": "negatives are computed at once, so it is always False",
-    "is_floating_point": "write fad.numpy.issubdtype(x.dtype, fad.numpy.floating)",
-    "is_nonzero": "write bool(x)",
-    "is_same_size": "write x.shape == y.shape",
     "lu": "write fad.scipy.linalg.lu(x), which gives P, L and U, or lu_factor(x)",
-    "matrix_exp": "write fad.scipy.linalg.expm(x)",
-    "mps": "devices are JAX's: jax.devices(), x.to(device)",
     "multiprocessing": "write threads, which may share Tensors and graphs, or jax.distributed",
     "newaxis": "write None, or fad.numpy.newaxis",
     "nuclear_norm": "write fad.numpy.linalg.norm(x, 'nuc')",
@@ -89,39 +70,30 @@ _INSTEAD = {
     "pdist": "write fad.numpy.linalg.norm(x[i] - x[j], axis=-1), i, j = fad.numpy.triu_indices(n, 1)",
     "polar": "write r * fad.numpy.exp(1j * angle)",
     "quantize_per_tensor": "there are no quantized Tensors; write fad.numpy.round(x / scale) + zero_point",
-    "resolve_conj": "x itself: conjugates are computed at once",
-    "resolve_neg": "x itself: negatives are computed at once",
     "rsub": "write y - x",
     "set_default_device": "write jax.config.update('jax_default_device', device)",
     "set_float32_matmul_precision": "write jax.config.update('jax_default_matmul_precision', 'high')",
     "sparse_coo_tensor": "write jax.experimental.sparse.BCOO((data, indices), shape=shape)",
     "sparse_csr_tensor": "write jax.experimental.sparse.BCSR((data, columns, pointers), shape=shape)",
-    "split_with_sizes": "write x.split(sizes, dim)",
     "std_mean": "write x.std(dim), x.mean(dim)",
-    "stft": "write fad.scipy.signal.stft(x)",
-    "istft": "write fad.scipy.signal.istft(x)",
     "segment_reduce": "write x.index_add(0, segments, values), or index_reduce",
-    "Stream": "there are no streams: calls of JAX do not wait, and x.array.block_until_ready() does",
-    "Event": "there are no streams: calls of JAX do not wait, and x.array.block_until_ready() does",
+    "Stream Event": "there are no streams: calls of JAX do not wait, and x.array.block_until_ready() does",
     "svd_lowrank": "write fad.numpy.linalg.svd(x, full_matrices=False)",
     "symeig": "write fad.numpy.linalg.eigh(x)",
     "triangular_solve": "write fad.scipy.linalg.solve_triangular(a, b)",
     "typename": "write type(x).__name__",
     "var_mean": "write x.var(dim), x.mean(dim)",
     **{name: f"{_KEY}{call}, with key = fad.random.key(0)" for name, call in _DRAWS.items()},
-    **dict.fromkeys(_SEEDS, f"{_KEY}key = fad.random.key(0), key, sub = fad.random.split(key)"),
+    """manual_seed seed initial_seed Generator default_generator get_rng_state set_rng_state
+    fork_rng""": f"{_KEY}key = fad.random.key(0), key, sub = fad.random.split(key)",
     "array": "write fad.tensor(data), or fad.numpy.array(data)",
-    "concat": "write fad.cat(tensors, dim=0)",
-    "concatenate": "write fad.cat(tensors, dim=0), or fad.numpy.concatenate(arrays, axis=0)",
     "is_tensor": "write isinstance(x, fad.Tensor)",
     "Size": "a shape is a tuple of ints",
     "device": "a device is one of jax.devices(), and x.to(device) moves a Tensor",
-    "cuda": "devices are JAX's: jax.devices(), x.to(device)",
     "FloatTensor": "write fad.tensor(data, dtype=fad.float32)",
     "LongTensor": "write fad.tensor(data, dtype=fad.int64)",
-    **dict.fromkeys(
-        ("set_default_dtype", "set_default_tensor_type"),
-        "the default is JAX's; jax.config.update('jax_enable_x64', True) makes it 64 bits",
+    "set_default_dtype set_default_tensor_type": (
+        "the default is JAX's; jax.config.update('jax_enable_x64', True) makes it 64 bits"
     ),
     "optim": "optimizers of optax work on Tensors: optimizer.update, optax.apply_updates under fad.no_grad()",
     "utils": "fad.checkpoint is torch.utils.checkpoint, as a function of the function",
@@ -138,12 +110,11 @@ _INSTEAD = {
     "tree": "write jax.tree, which takes Tensors",
     "devices": "write jax.devices()",
     "pmap": "write fad.vmap(f), or fad.jit with shardings",
-    "named_scope": "write jax.named_scope, or fad.autograd.record_function for profiles",
-    "named_call": "write jax.named_scope, or fad.autograd.record_function for profiles",
-    "clamp": "write fad.numpy.clip(x, low, high)",
+    "named_scope named_call": "write jax.named_scope, or fad.autograd.record_function for profiles",
     "device_put": "write x.to(device)",
     "pure_callback": "write fad.from_jax of a function that calls jax.pure_callback, or a fad.Function",
 }
+_INSTEAD = by_name(_INSTEAD)
 
 
 def missing(name: str, public: Sequence[str]) -> AttributeError:
@@ -162,34 +133,8 @@ def missing(name: str, public: Sequence[str]) -> AttributeError:
         return no_name("fad", name, "")
 
     def instead() -> str:
-        return (
-            _INSTEAD.get(name)
-            or _elsewhere(name)
-            or instead_in_module("fad", name)
-            or _method(name)
-        )
+        if name not in _INSTEAD and importlib.util.find_spec(f"fad.{name}") is not None:
+            return f"it is a module; write import fad.{name}"
+        return _INSTEAD.get(name) or instead_in_module("fad", name)
 
     return no_name_later("fad", name, instead, lambda: public)
-
-
-def _method(name: str) -> str:
-    """How it is written as a method of Tensor; "" if there is none."""
-    members = importlib.import_module("fad.core.tensor").Tensor
-    if callable(getattr(members, name, None)):
-        return f"write x.{name}(...): it is a method of Tensor"
-    plain = name.removesuffix("_copy")
-    if plain != name and callable(getattr(members, plain, None)):
-        return f"write x.{plain}(...).clone()"
-    return ""
-
-
-def _elsewhere(name: str) -> str:
-    """Where a name of another module is; "" if nowhere."""
-    if importlib.util.find_spec(f"fad.{name}") is not None:
-        return f"it is a module; write import fad.{name}"
-    for where in _MODULES:
-        found = getattr(importlib.import_module(where), name, None)
-        if found is not None:
-            is_module = isinstance(found, ModuleType)
-            return f"it is the module {found.__name__}" if is_module else f"write {where}.{name}"
-    return ""

@@ -6,75 +6,27 @@ Data for messages of errors alone.
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 
-# Where a name is looked for that a module does not have: modules of fad, and of what they have the names.
-_MODULES = {
-    "fad.numpy": "jax.numpy",
-    "fad.nn": "jax.nn",
-    "fad.lax": "jax.lax",
-    "fad.numpy.linalg": "jax.numpy.linalg",
-    "fad.scipy.special": "jax.scipy.special",
-    "fad.random": "jax.random",
-    "fad.numpy.fft": "jax.numpy.fft",
-    "fad.scipy.linalg": "jax.scipy.linalg",
-    "fad.lax.linalg": "jax.lax.linalg",
-}
 
-# Names of functions; most are methods of PyTorch's tensors too. `x` is the array.
+def by_name(table: dict[str, str]) -> dict[str, str]:
+    """A table in which a key may be several names, as one with a row for each."""
+    return {name: text for names, text in table.items() for name in names.split()}
+
+
+# Where a name is looked for that a module does not have, in order. What lax has under a name is often less
+# than what is meant by it: methods of Tensor come first.
+_ARRAYS = """fad.numpy fad.nn fad.numpy.linalg fad.scipy.special fad.random fad.numpy.fft
+fad.scipy.linalg""".split()
+_OTHERS = """fad fad.autograd fad.func fad.scipy fad.extend fad.testing fad.autograd.graph
+fad.autograd.functional fad.scipy.signal""".split()
+_LAX = ["fad.lax", "fad.lax.linalg"]
+
+# Names of functions that are no methods of Tensor, or not for what is asked. `x` is the array.
 _FUNCTIONS = {
-    # joining, shapes
-    "cat": "fad.numpy.concatenate(arrays, axis) or fad.cat(tensors, dim)",
     "row_stack": "fad.numpy.vstack(arrays)",
-    "unsqueeze": "fad.numpy.expand_dims(x, axis) or x[..., None]",
-    "view": "fad.numpy.reshape(x, shape)",
-    "view_as": "fad.numpy.reshape(x, y.shape)",
-    "reshape_as": "fad.numpy.reshape(x, y.shape)",
-    "flatten": "x.reshape(-1)",
-    "permute": "fad.numpy.transpose(x, axes)",
-    "t": "x.T",
-    "movedim": "fad.numpy.moveaxis(x, source, destination)",
-    "swapdims": "fad.numpy.swapaxes(x, a, b)",
-    "expand": "fad.numpy.broadcast_to(x, shape)",
-    "expand_as": "fad.numpy.broadcast_to(x, y.shape)",
-    "chunk": "fad.numpy.array_split(x, chunks, axis)",
-    "repeat_interleave": "fad.numpy.repeat(x, repeats, axis)",
-    "narrow": "a slice: x[start : start + length]",
-    "unbind": "list(x)",
-    # picking
-    "gather": "fad.numpy.take_along_axis(x, index, axis)",
-    "index_select": "fad.numpy.take(x, index, axis) or x[index]",
-    "masked_select": "x[mask]",
-    "masked_fill": "fad.numpy.where(mask, value, x)",
-    "masked_fill_": "x[mask] = value",
-    "scatter": "x.at[index].set(value), or x[index] = value",
-    "scatter_add": "x.at[index].add(value)",
-    "index_add": "x.at[index].add(value)",
-    "topk": "fad.lax.top_k(x, k)",
     "copyto": "x[...] = value",
     "putmask": "x[mask] = value",
-    # arithmetic
-    "sub": "fad.numpy.subtract(x, y)",
-    "mul": "fad.numpy.multiply(x, y)",
-    "div": "fad.numpy.divide(x, y)",
-    "neg": "fad.numpy.negative(x)",
-    "eq": "fad.numpy.equal(x, y)",
-    "ne": "fad.numpy.not_equal(x, y)",
-    "lt": "fad.numpy.less(x, y)",
-    "le": "fad.numpy.less_equal(x, y)",
-    "gt": "fad.numpy.greater(x, y)",
-    "ge": "fad.numpy.greater_equal(x, y)",
-    "mm": "x @ y or fad.numpy.matmul(x, y)",
-    "bmm": "x @ y or fad.numpy.matmul(x, y)",
-    "mv": "x @ y or fad.numpy.matmul(x, y)",
-    "addmm": "c + a @ b",
-    "clamp": "fad.numpy.clip(x, low, high)",
-    "clamp_min": "fad.numpy.maximum(x, low)",
-    "clamp_max": "fad.numpy.minimum(x, high)",
-    "frac": "x - fad.numpy.trunc(x)",
-    "lerp": "x + weight * (y - x)",
-    "erfinv": "fad.lax.erf_inv(x)",
-    "norm": "fad.numpy.linalg.norm(x)",
-    "inverse": "fad.numpy.linalg.inv(x)",
     "cdist": "fad.numpy.linalg.norm(x[:, None] - y[None], axis=-1)",
     "mse_loss": "((x - y) ** 2).mean()",
     "linear": "x @ weight.T + bias",
@@ -88,50 +40,41 @@ _FUNCTIONS = {
     "pairwise_distance": "fad.numpy.linalg.norm(x - y, axis=-1)",
     "bilinear": "fad.numpy.einsum('bi,oij,bj->bo', x, weight, y)",
     "embedding": "weight[index]",
-    "one_hot": "fad.nn.one_hot(x, num_classes)",
     # layers, as functions
-    **dict.fromkeys(
-        """conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
-        convolution""".split(),
-        "fad.lax.conv_general_dilated(x, weight, strides, padding), or fad.lax.conv_transpose",
+    """conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d
+    convolution""": (
+        "fad.lax.conv_general_dilated(x, weight, strides, padding), or fad.lax.conv_transpose"
     ),
-    **dict.fromkeys(
-        """max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d
-        adaptive_max_pool3d""".split(),
-        "fad.numpy.max of windows: x.unfold(dim, size, step), or of a reshaped x",
+    """max_pool1d max_pool2d max_pool3d adaptive_max_pool1d adaptive_max_pool2d
+    adaptive_max_pool3d""": "fad.numpy.max of windows: x.unfold(dim, size, step), or of a reshaped x",
+    """avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool3d lp_pool1d lp_pool2d""": (
+        "fad.numpy.mean of windows: x.unfold(dim, size, step), or of a reshaped x"
     ),
-    **dict.fromkeys(
-        """avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
-        adaptive_avg_pool3d lp_pool1d lp_pool2d""".split(),
-        "fad.numpy.mean of windows: x.unfold(dim, size, step), or of a reshaped x",
-    ),
-    **dict.fromkeys(
-        "batch_norm group_norm instance_norm layer_norm local_response_norm".split(),
-        "fad.nn.standardize(x, axis=axes) * weight + bias",
+    "batch_norm group_norm instance_norm layer_norm local_response_norm": (
+        "fad.nn.standardize(x, axis=axes) * weight + bias"
     ),
     "rms_norm": "x * fad.lax.rsqrt((x**2).mean(-1, keepdims=True) + eps) * weight",
-    **dict.fromkeys(
-        "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell".split(),
-        "fad.lax.scan(cell, state, inputs), with the cell as a function",
+    "gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell": (
+        "fad.lax.scan(cell, state, inputs), with the cell as a function"
     ),
-    **dict.fromkeys(
-        "dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout".split(),
-        "fad.numpy.where(fad.random.bernoulli(key, 1 - p, shape), x / (1 - p), 0)",
+    "dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout": (
+        "fad.numpy.where(fad.random.bernoulli(key, 1 - p, shape), x / (1 - p), 0)"
     ),
-    **dict.fromkeys(
-        "interpolate upsample upsample_bilinear upsample_nearest".split(),
-        "fad.from_jax of jax.image.resize(x, shape, method)",
+    "interpolate upsample upsample_bilinear upsample_nearest": (
+        "fad.from_jax of jax.image.resize(x, shape, method)"
     ),
     "grid_sample": "fad.scipy.ndimage.map_coordinates(x, coordinates, 1)",
-    "multi_head_attention_forward": "fad.nn.dot_product_attention(query, key, value)",
-    "scaled_dot_product_attention": "fad.nn.dot_product_attention(query, key, value)",
-    "pixel_shuffle": "x.reshape(...).transpose(...).reshape(...)",
-    "pixel_unshuffle": "x.reshape(...).transpose(...).reshape(...)",
+    "multi_head_attention_forward scaled_dot_product_attention": (
+        "fad.nn.dot_product_attention(query, key, value)"
+    ),
+    "pixel_shuffle pixel_unshuffle": "x.reshape(...).transpose(...).reshape(...)",
     "fold": "x.at[index].add(windows)",
     # losses
     "l1_loss": "fad.numpy.abs(x - y).mean()",
-    "smooth_l1_loss": "fad.numpy.where(d < 1, 0.5 * d**2, d - 0.5).mean(), d = fad.numpy.abs(x - y)",
-    "huber_loss": "fad.numpy.where(d < 1, 0.5 * d**2, d - 0.5).mean(), d = fad.numpy.abs(x - y)",
+    "smooth_l1_loss huber_loss": (
+        "fad.numpy.where(d < 1, 0.5 * d**2, d - 0.5).mean(), d = fad.numpy.abs(x - y)"
+    ),
     "nll_loss": "-fad.numpy.take_along_axis(x, labels[:, None], 1).mean()",
     "binary_cross_entropy": "-(y * fad.numpy.log(x) + (1 - y) * fad.numpy.log1p(-x)).mean()",
     "binary_cross_entropy_with_logits": "(fad.nn.softplus(x) - x * y).mean()",
@@ -145,14 +88,10 @@ _FUNCTIONS = {
     "cosine_embedding_loss": "fad.numpy.where(y == 1, 1 - c, fad.nn.relu(c - margin)).mean(), c the cosine",
     "ctc_loss": "optax.ctc_loss, through fad.from_jax",
     # names that NumPy had
-    "ascontiguousarray": "fad.numpy.asarray(x)",
-    "asfortranarray": "fad.numpy.asarray(x)",
-    "asanyarray": "fad.numpy.asarray(x)",
+    "ascontiguousarray asfortranarray asanyarray": "fad.numpy.asarray(x)",
     "ndenumerate": "a loop over numpy.ndindex(x.shape), or fad.vmap",
-    "shares_memory": "x.base, the Tensor that it is a view of",
-    "may_share_memory": "x.base, the Tensor that it is a view of",
-    "errstate": "fad.autograd.detect_anomaly(), or jax.config.update('jax_debug_nans', True)",
-    "seterr": "fad.autograd.detect_anomaly(), or jax.config.update('jax_debug_nans', True)",
+    "shares_memory may_share_memory": "x.base, the Tensor that it is a view of",
+    "errstate seterr": "fad.autograd.detect_anomaly(), or jax.config.update('jax_debug_nans', True)",
     "product": "fad.numpy.prod(x)",
     "cumproduct": "fad.numpy.cumprod(x)",
     "alltrue": "fad.numpy.all(x)",
@@ -170,32 +109,22 @@ _FUNCTIONS = {
     "genfromtxt": "fad.tensor(numpy.genfromtxt(path))",
     "savetxt": "numpy.savetxt(path, x.detach().numpy())",
     "savez_compressed": "numpy.savez_compressed(path, x.detach().numpy())",
-    # transforms and modes
-    "value_and_grad": "fad.value_and_grad(f)",
-    "grad": "fad.grad(f)",
-    "vmap": "fad.vmap(f)",
-    "jit": "fad.jit(f)",
-    "no_grad": "fad.no_grad()",
-    "tensor": "fad.tensor(data)",
 }
+_FUNCTIONS = by_name(_FUNCTIONS)
 
 # Attributes and methods that a Tensor does not have, of PyTorch's tensors and of NumPy's arrays.
 _ATTRIBUTES = {
-    **_FUNCTIONS,
     "is_cuda": "x.device.platform == 'gpu'",
     "get_device": "x.device",
     "pin_memory": "x itself: JAX has no pinned arrays",
-    "stride": "x.shape: JAX arrays have no strides",
-    "strides": "x.shape: JAX arrays have no strides",
+    "stride strides": "x.shape: JAX arrays have no strides",
     "ctypes": "x.detach().numpy(), for code that reads the memory of NumPy's arrays",
     "data_ptr": "x.array.unsafe_buffer_pointer()",
-    "storage": "x.base, the Tensor that it is a view of",
-    "untyped_storage": "x.base, the Tensor that it is a view of",
+    "storage untyped_storage storage_offset": "x.base, the Tensor that it is a view of",
     "flat": "x.reshape(-1)",
     "is_sparse": "False: a Tensor is dense",
     "to_sparse": "jax.experimental.sparse.BCOO.fromdense(x.array)",
     "layout": "x.shape: arrays have no layout in memory here",
-    "storage_offset": "x.base, the Tensor that it is a view of",
     "share_memory_": "x itself: threads share Tensors",
     "apply_": "x[...] = fad.numpy.vectorize(f)(x)",
     "as_strided": "x.unfold(dim, size, step), or x[index]: arrays have no strides here",
@@ -213,6 +142,7 @@ _ATTRIBUTES = {
     "uniform_": "x[...] = fad.random.uniform(key, x.shape)",
     "register_backward_hook": "x.register_hook(hook)",
 }
+_ATTRIBUTES = _FUNCTIONS | by_name(_ATTRIBUTES)
 
 _NO_LAYERS = (
     "fad.nn has the functions of jax.nn, and no layers: write a function of parameters, which are a "
@@ -237,40 +167,38 @@ _IN_MODULE = {
         "modified_bessel_i1": "fad.scipy.special.i1(x)",
     },
     "fad.random": {
-        "seed": "key = fad.random.key(0), and pass it on: there is no global generator",
-        "manual_seed": "key = fad.random.key(0), and pass it on: there is no global generator",
-        "default_rng": "key = fad.random.key(0), and pass it on: there is no global generator",
-        "rand": f"fad.random.uniform(key, shape), {_KEY}",
-        "random": f"fad.random.uniform(key, shape), {_KEY}",
-        "randn": f"fad.random.normal(key, shape), {_KEY}",
-        "standard_normal": f"fad.random.normal(key, shape), {_KEY}",
+        "seed manual_seed default_rng": (
+            "key = fad.random.key(0), and pass it on: there is no global generator"
+        ),
+        "rand random": f"fad.random.uniform(key, shape), {_KEY}",
+        "randn standard_normal": f"fad.random.normal(key, shape), {_KEY}",
         "shuffle": f"fad.random.permutation(key, x), {_KEY}",
         "randperm": f"fad.random.permutation(key, n), {_KEY}",
     },
 }
+_IN_MODULE = {module: by_name(table) for module, table in _IN_MODULE.items()}
 
 
 def instead_in_module(module: str, name: str) -> str:
     """What to write for ``module.name``, which is not there; "" if that is not known.
 
-    >>> instead_in_module("fad.numpy", "cat")
-    'write fad.numpy.concatenate(arrays, axis) or fad.cat(tensors, dim)'
-    >>> instead_in_module("fad.numpy", "relu")
-    'write fad.nn.relu'
+    >>> instead_in_module("fad.numpy", "cat"), instead_in_module("fad.numpy", "relu")
+    ('write fad.cat', 'write fad.nn.relu')
     """
     own = _IN_MODULE.get(module, {}).get(name)
     if own is None and module == "fad.nn" and name[0].isupper():
         return _NO_LAYERS
-    return _written(own or _FUNCTIONS.get(name) or _where(name))
+    known = own or _FUNCTIONS.get(name) or _where(name, _ARRAYS + _OTHERS)
+    return _written(known or _method(name) or _where(name, _LAX))
 
 
 def instead_of_attribute(name: str) -> str:
     """What to write for an attribute ``name`` that a Tensor, `x`, does not have; "" if that is not known.
 
     >>> instead_of_attribute("strides"), instead_of_attribute("one_hot")
-    ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x, num_classes)')
+    ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x)')
     """
-    where = _where(name)
+    where = _where(name, _ARRAYS + _LAX, callables=True)
     return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))
 
 
@@ -278,11 +206,23 @@ def _written(text: str) -> str:
     return text and f"write {text}"
 
 
-def _where(name: str) -> str:
-    """The full name of a public function of another module; "" if there is none."""
+def _where(name: str, modules: list[str], callables: bool = False) -> str:
+    """The full name of what one of the modules has under a name, of callables alone; "" if none has any."""
     if name.startswith("_"):
         return ""
-    for module, of_jax in _MODULES.items():
-        if callable(vars(importlib.import_module(of_jax)).get(name)):
-            return f"{module}.{name}"
+    for module in modules:
+        found = getattr(importlib.import_module(module), name, None)
+        if found is not None and (callable(found) or not callables):
+            return found.__name__ if isinstance(found, ModuleType) else f"{module}.{name}"
+    return ""
+
+
+def _method(name: str) -> str:
+    """How it is written as a method of Tensor; "" if there is none."""
+    members = importlib.import_module("fad.core.tensor").Tensor
+    if callable(getattr(members, name, None)):
+        return f"x.{name}(...): it is a method of Tensor, which fad.asarray(x) is"
+    plain = name.removesuffix("_copy")
+    if plain != name and callable(getattr(members, plain, None)):
+        return f"x.{plain}(...).clone()"
     return ""

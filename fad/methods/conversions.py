@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import fad.numpy as fnp
-from fad.core.devices import device_of
 from fad.core.tensor import Tensor
-from fad.core.types import DeviceLike, DTypeLike, Operand, PyTree
+from fad.core.types import DeviceLike, DTypeLike, PyTree
+from fad.methods import functions
+from fad.methods.names import pairs
 from fad.views.addresses import is_contiguous
 from fad.views.copying import clone
 
 # Method -> dtype. Without 64 bits (``jax_enable_x64``), JAX has those of 32 bits in place of wider ones.
-DTYPES = {
-    "bfloat16": "bfloat16",
-    "bool": "bool",
-    "byte": "uint8",
-    "cdouble": "complex128",
-    "cfloat": "complex64",
-    "char": "int8",
-    "double": "float64",
-    "float": "float32",
-    "half": "float16",
-    "int": "int32",
-    "long": "int64",
-    "short": "int16",
-}
+DTYPES = pairs(
+    """bfloat16 bool byte=uint8 cdouble=complex128 cfloat=complex64 char=int8 double=float64 float=float32
+    half=float16 int=int32 long=int64 short=int16"""
+)
 
 
 def _to_dtype(dtype: str) -> Callable[[Tensor], Tensor]:
@@ -117,62 +107,21 @@ def _element_size(self: Tensor) -> int:
 # New Tensors of the dtype, and on the device, of this one
 
 
-def _new(
-    self: Tensor,
-    make: Callable[..., PyTree],
-    dtype: DTypeLike | None,
-    device: DeviceLike | None,
-    grad: bool,
-) -> Tensor:
-    if device is None:
-        own = self.device
-        device = own if isinstance(own, jax.Device) else None
-    t: Tensor = make(dtype=self.dtype if dtype is None else dtype, device=device_of(device))
-    return t.requires_grad_() if grad else t
-
-
-def _new_like(name: str, make: Callable[..., PyTree]) -> Callable[..., Tensor]:
+def _new(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def new(
         self: Tensor,
-        *size: int | Sequence[int],
+        *args: PyTree,
         dtype: DTypeLike | None = None,
         device: DeviceLike | None = None,
-        requires_grad: bool = False,
+        **kwargs: PyTree,
     ) -> Tensor:
-        shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], Sequence) else size
-        return _new(self, lambda **kind: make(shape, **kind), dtype, device, requires_grad)
+        if device is None:
+            own = self.device
+            device = own if isinstance(own, jax.Device) else None
+        return make(*args, dtype=self.dtype if dtype is None else dtype, device=device, **kwargs)
 
-    new.__doc__ = (
-        f"A new Tensor of a size, ``x.{name}(2, 3)``, with the dtype and on the device of this one."
-    )
+    new.__doc__ = f"`fad.{make.__name__}`, with the dtype and on the device of this Tensor."
     return new
-
-
-def _new_full(
-    self: Tensor,
-    size: Sequence[int],
-    fill_value: Operand,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A new Tensor of one value, with the dtype and on the device of this one."""
-    return _new(
-        self, lambda **kind: fnp.full(tuple(size), fill_value, **kind), dtype, device, requires_grad
-    )
-
-
-def _new_tensor(
-    self: Tensor,
-    data: PyTree,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """A new Tensor with a copy of ``data``, with the dtype and on the device of this one."""
-    if isinstance(data, Tensor):
-        data = data.detach()
-    return _new(self, lambda **kind: fnp.array(data, **kind), dtype, device, requires_grad)
 
 
 MEMBERS: dict[str, object] = {
@@ -188,11 +137,11 @@ MEMBERS: dict[str, object] = {
     "is_nonzero": _is_nonzero,
     "is_same_size": _is_same_size,
     "is_signed": _is_signed,
-    "new_empty": _new_like("new_empty", fnp.empty),
-    "new_full": _new_full,
-    "new_ones": _new_like("new_ones", fnp.ones),
-    "new_tensor": _new_tensor,
-    "new_zeros": _new_like("new_zeros", fnp.zeros),
+    "new_empty": _new(functions.empty),
+    "new_full": _new(functions.full),
+    "new_ones": _new(functions.ones),
+    "new_tensor": _new(functions.tensor),
+    "new_zeros": _new(functions.zeros),
     "resolve_conj": _itself,
     "resolve_neg": _itself,
     "type": _type,

@@ -5,6 +5,8 @@ They are functions of `fad.numpy` under another signature; see NOTE [what makes 
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,37 +20,85 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Axes, DeviceLike, DTypeLike, Operand, PyTree, Value
 from fad.errors import ArgumentError, describe
-from fad.methods.install import asarray
+from fad.tape.recorder import ROOT
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view
 
-__all__ = [
-    "arange",
-    "as_tensor",
-    "cat",
-    "empty",
-    "empty_like",
-    "eye",
-    "from_numpy",
-    "full",
-    "full_like",
-    "linspace",
-    "ones",
-    "ones_like",
-    "stack",
-    "view_as_complex",
-    "view_as_real",
-    "where",
-    "zeros",
-    "zeros_like",
+
+def tensor(
+    data: PyTree,
+    dtype: DTypeLike | None = None,
+    requires_grad: bool = False,
+    *,
+    device: DeviceLike | None = None,
+) -> Tensor:
+    """A new Tensor with a copy of ``data``.
+
+    Arguments:
+        data: a number, array, Tensor, or nested sequence of them.
+        dtype: the dtype; default is that of the data, float32 for Python floats.
+        requires_grad: record what is computed from it; needs a floating or complex dtype.
+        device: where it is put, see `Tensor.to`.
+
+    Raises:
+        ArgumentError: it is no such data; or ``requires_grad`` for an integer or bool dtype.
+
+    Source: ``torch.tensor``.
+
+    >>> import fad
+    >>> fad.tensor([1.0, 2.0], requires_grad=True)
+    Tensor([1., 2.], dtype=float32, requires_grad=True)
+    """
+    if isinstance(data, Tensor):
+        data = data.detach()
+    try:
+        t: Tensor = fnp.array(data) if dtype is None else fnp.array(data, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"tensor: {error}") from error
+    if isinstance(data, jax.Array):  # another library may share its memory
+        jax.block_until_ready(t.value)
+    elif t.level is not ROOT or t.requires_grad:  # there are Tensors in it
+        t = t.detach()
+    t = t if device is None else t.to(device)
+    return t.requires_grad_() if requires_grad else t
+
+
+def asarray(x: PyTree, dtype: DTypeLike | None = None) -> Tensor:
+    """``x`` as a Tensor: the same one if it is a Tensor of that dtype, else around a JAX array.
+
+    >>> import fad, jax.numpy as jnp
+    >>> fad.asarray(jnp.ones(2))
+    Tensor([1., 1.], dtype=float32)
+    """
+    if isinstance(x, Tensor):
+        return x if dtype is None or x.dtype == jnp.dtype(dtype) else x.astype(dtype)
+    t: Tensor = fnp.asarray(x) if dtype is None else fnp.asarray(x, dtype=dtype)
+    return t
+
+
+# What all of the following functions take besides.
+_OPTIONS = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+    for name, default in (("device", None), ("requires_grad", False))
 ]
 
 
-def _made(t: PyTree, device: DeviceLike, requires_grad: bool) -> Tensor:
-    """A new Tensor on its device, recorded from there on."""
-    if device is not None:
-        t = t.to(device)
-    made: Tensor = t.requires_grad_() if requires_grad else t
+def _maker(make: Callable[..., PyTree]) -> Callable[..., Tensor]:
+    """``make``, with ``device``, where the Tensor is put, and ``requires_grad``: recorded from there on."""
+
+    @functools.wraps(make)
+    def made(
+        *args: PyTree,
+        device: DeviceLike | None = None,
+        requires_grad: bool = False,
+        **kwargs: PyTree,
+    ) -> Tensor:
+        t: Tensor = make(*args, **kwargs)
+        t = t if device is None else t.to(device)
+        return t.requires_grad_() if requires_grad else t
+
+    own = inspect.signature(make)
+    made.__signature__ = own.replace(parameters=[*own.parameters.values(), *_OPTIONS])  # type: ignore[attr-defined]
     return made
 
 
@@ -77,13 +127,11 @@ def _filled(name: str, make: Callable[..., PyTree], what: str) -> Callable[..., 
         *sizes: int | Sequence[int],
         size: Sequence[int] | None = None,
         dtype: DTypeLike | None = None,
-        device: DeviceLike | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
+    ) -> PyTree:
         if bool(sizes) is (size is not None):
             raise TypeError(f"{name}: give the size, and once: {name}(2, 3) or {name}(size=(2, 3))")
         shape = _shape(name, sizes if size is None else (size,))
-        return _made(make(shape, dtype=dtype), device, requires_grad)
+        return make(shape, dtype=dtype)
 
     filled.__name__ = filled.__qualname__ = name
     filled.__doc__ = f"""A Tensor {what}.
@@ -104,7 +152,7 @@ def _filled(name: str, make: Callable[..., PyTree], what: str) -> Callable[..., 
     >>> fad.{name}(2, 3).shape, fad.{name}((2,), dtype=fad.int32).dtype.name
     ((2, 3), 'int32')
     """
-    return filled
+    return _maker(filled)
 
 
 zeros = _filled("zeros", fnp.zeros, "of zeros")
@@ -112,14 +160,10 @@ ones = _filled("ones", fnp.ones, "of ones")
 empty = _filled("empty", fnp.empty, "whose values are of no interest; they are zeros")
 
 
+@_maker
 def full(
-    size: int | Sequence[int],
-    fill_value: Operand,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    size: int | Sequence[int], fill_value: Operand, *, dtype: DTypeLike | None = None
+) -> PyTree:
     """A Tensor with one value everywhere.
 
     Arguments:
@@ -134,17 +178,11 @@ def full(
     >>> fad.full((2,), 3.0).tolist()
     [3.0, 3.0]
     """
-    return _made(fnp.full(_shape("full", (size,)), fill_value, dtype=dtype), device, requires_grad)
+    return fnp.full(_shape("full", (size,)), fill_value, dtype=dtype)
 
 
-def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+@_maker
+def eye(n: int, m: int | None = None, *, dtype: DTypeLike | None = None) -> PyTree:
     """The identity matrix of n rows and m columns; m is n where it is not given.
 
     Arguments:
@@ -158,18 +196,13 @@ def eye(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     n, m = _shape("eye", (n, n if m is None else m))
-    return _made(fnp.eye(n, m, dtype=dtype), device, requires_grad)
+    return fnp.eye(n, m, dtype=dtype)
 
 
+@_maker
 def arange(
-    start: PyTree = None,
-    end: PyTree = None,
-    step: Any = 1,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+    start: PyTree = None, end: PyTree = None, step: Any = 1, *, dtype: DTypeLike | None = None
+) -> PyTree:
     """The numbers from start up to end, without it: ``arange(end)`` or ``arange(start, end, step)``.
 
     Arguments:
@@ -190,20 +223,11 @@ def arange(
         start, end = None, start
     if end is None:
         raise TypeError("arange: there is no end: write arange(end) or arange(start, end)")
-    return _made(
-        fnp.arange(0 if start is None else start, end, step, dtype=dtype), device, requires_grad
-    )
+    return fnp.arange(0 if start is None else start, end, step, dtype=dtype)
 
 
-def linspace(
-    start: Operand,
-    end: Operand,
-    steps: int,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+@_maker
+def linspace(start: Operand, end: Operand, steps: int, *, dtype: DTypeLike | None = None) -> PyTree:
     """So many numbers from start to end, both included, at equal distances.
 
     Arguments:
@@ -217,20 +241,14 @@ def linspace(
     >>> fad.linspace(0, 1, 3).tolist()
     [0.0, 0.5, 1.0]
     """
-    return _made(fnp.linspace(start, end, steps, dtype=dtype), device, requires_grad)
+    return fnp.linspace(start, end, steps, dtype=dtype)
 
 
 def _like(name: str, make: Callable[..., PyTree], what: str) -> Callable[..., Tensor]:
     """``zeros_like`` and its like."""
 
-    def like(
-        input: Operand,
-        *,
-        dtype: DTypeLike | None = None,
-        device: DeviceLike | None = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
-        return _made(make(input, dtype=dtype), device, requires_grad)
+    def like(input: Operand, *, dtype: DTypeLike | None = None) -> PyTree:
+        return make(input, dtype=dtype)
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = f"""A Tensor {what}, in the shape of another one.
@@ -246,7 +264,7 @@ def _like(name: str, make: Callable[..., PyTree], what: str) -> Callable[..., Te
     >>> fad.{name}(fad.ones(2, dtype=fad.int32)).dtype.name
     'int32'
     """
-    return like
+    return _maker(like)
 
 
 zeros_like = _like("zeros_like", fnp.zeros_like, "of zeros")
@@ -254,14 +272,8 @@ ones_like = _like("ones_like", fnp.ones_like, "of ones")
 empty_like = _like("empty_like", fnp.empty_like, "whose values are of no interest (zeros)")
 
 
-def full_like(
-    input: Operand,
-    fill_value: Operand,
-    *,
-    dtype: DTypeLike | None = None,
-    device: DeviceLike | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
+@_maker
+def full_like(input: Operand, fill_value: Operand, *, dtype: DTypeLike | None = None) -> PyTree:
     """A Tensor with one value everywhere, in the shape of another one.
 
     Arguments:
@@ -276,7 +288,7 @@ def full_like(
     >>> fad.full_like(fad.ones(2), 3).tolist()
     [3.0, 3.0]
     """
-    return _made(fnp.full_like(input, fill_value, dtype=dtype), device, requires_grad)
+    return fnp.full_like(input, fill_value, dtype=dtype)
 
 
 def as_tensor(
@@ -296,7 +308,8 @@ def as_tensor(
     >>> fad.as_tensor(x) is x, fad.as_tensor([1, 2], dtype=fad.float32).tolist()
     (True, [1.0, 2.0])
     """
-    return _made(asarray(data, dtype), device, False)
+    t = asarray(data, dtype)
+    return t if device is None else t.to(device)
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
@@ -396,8 +409,6 @@ def where(condition: PyTree, input: PyTree = None, other: PyTree = None) -> PyTr
     >>> fad.where(fad.tensor([True, False]), 1.0, 2.0).tolist()
     [1.0, 2.0]
     """
-    if input is None and other is None:
-        return fnp.where(condition)
     return fnp.where(condition, input, other)
 
 
@@ -424,7 +435,7 @@ def view_as_real(input: Operand) -> Value:
     x = fnp.asarray(input) if not isinstance(input, (Tensor, jax.Array)) else input
     if x.dtype.kind != "c":
         raise ArgumentError(f"view_as_real: the input must be complex, got {describe(x)}")
-    return bind_view(x, Step(_AS_REAL)) if isinstance(x, Tensor) else _AS_REAL.forward(x, ())
+    return bind_view(x, Step(_AS_REAL))
 
 
 def view_as_complex(input: Operand) -> Value:
@@ -451,7 +462,7 @@ def view_as_complex(input: Operand) -> Value:
             "view_as_complex: the input must be of dtype float32 or float64, with a last dimension of length "
             f"2, got {describe(x)}"
         )
-    return bind_view(x, Step(_AS_COMPLEX)) if isinstance(x, Tensor) else _AS_COMPLEX.forward(x, ())
+    return bind_view(x, Step(_AS_COMPLEX))
 
 
 def _parts(z: Array) -> Array:

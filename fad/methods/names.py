@@ -50,7 +50,8 @@ def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTre
         nonlocal function, other
         if kwargs and form is not None and not form.keywords.isdisjoint(kwargs):
             if other is None:
-                other = form.op.function if binder is None else fast_function(form.op, binder)
+                op = form.make()
+                other = op.function if binder is None else fast_function(op, binder)
             return other(self, *args, **kwargs)
         if function is None:
             found = find(where)
@@ -61,17 +62,24 @@ def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTre
     return method
 
 
-def _same(module: ModuleType, names: str) -> dict[str, Where]:
-    return {name: (module, name) for name in names.split()}
+def pairs(names: str) -> dict[str, str]:
+    """A table of names; one as ``name=other`` stands for another one.
+
+    >>> pairs("add sub=subtract")
+    {'add': 'add', 'sub': 'subtract'}
+    """
+    parts = [name.partition("=") for name in names.split()]
+    return {name: other or name for name, _, other in parts}
 
 
-def _other(module: ModuleType, names: dict[str, str]) -> dict[str, Where]:
-    return {name: (module, function) for name, function in names.items()}
+def _of(module: ModuleType, names: str) -> dict[str, Where]:
+    """Methods of these names: functions of a module, see `pairs`."""
+    return {name: (module, function) for name, function in pairs(names).items()}
 
 
 # Those that have a twin which writes the result into the Tensor: `x.sin()` and `x.sin_()`.
 ELEMENTWISE: dict[str, Where] = {
-    **_same(
+    **_of(
         fnp,
         """abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan
         atan2 atanh bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift
@@ -81,45 +89,19 @@ ELEMENTWISE: dict[str, Where] = {
         logaddexp2 logical_and logical_not logical_or logical_xor matmul maximum minimum mod multiply
         nan_to_num negative nextafter not_equal positive pow power rad2deg radians reciprocal remainder
         right_shift rint round sign sin sinc sinh sqrt square subtract tan tanh tril triu true_divide
-        trunc""",
+        trunc
+        clamp=clip conj_physical=conj div=true_divide eq=equal fix=trunc ge=greater_equal gt=greater
+        le=less_equal lt=less mul=multiply ne=not_equal neg=negative sgn=sign sub=subtract""",
     ),
-    **_other(
-        fnp,
-        {
-            "clamp": "clip",
-            "conj_physical": "conj",
-            "div": "true_divide",
-            "eq": "equal",
-            "fix": "trunc",
-            "ge": "greater_equal",
-            "gt": "greater",
-            "le": "less_equal",
-            "lt": "less",
-            "mul": "multiply",
-            "ne": "not_equal",
-            "neg": "negative",
-            "sgn": "sign",
-            "sub": "subtract",
-        },
-    ),
-    **_same(
+    **_of(
         fnn,
         """celu elu gelu hard_tanh leaky_relu log_sigmoid relu relu6 selu sigmoid silu softplus""",
     ),
-    **_other(
+    **_of(
         _special,
-        {
-            "digamma": "digamma",
-            "erf": "erf",
-            "erfc": "erfc",
-            "erfinv": "erfinv",
-            "igamma": "gammainc",
-            "igammac": "gammaincc",
-            "lgamma": "gammaln",
-            "xlogy": "xlogy",
-        },
+        "digamma erf erfc erfinv igamma=gammainc igammac=gammaincc lgamma=gammaln xlogy",
     ),
-    **_same(
+    **_of(
         torch_operations,
         """addbmm addcdiv addcmul addmm addmv addr baddbmm clamp_max clamp_min frac hardshrink index_add
         index_copy index_fill index_reduce lerp logit masked_fill masked_scatter mvlgamma polygamma renorm
@@ -132,10 +114,10 @@ IN_PLACE_ALONE: dict[str, Where] = {
     "put": (torch_operations, "put"),
 }
 # Those of PyTorch alone, where they are copies; the functions of this name are views, as in NumPy.
-COPIES: dict[str, Where] = _same(fnp, "diag fliplr flipud rot90")
+COPIES: dict[str, Where] = _of(fnp, "diag fliplr flipud rot90")
 # Those that have no twin in place. The results of some are views: `unstack`, `flatten`, ...
 METHODS: dict[str, Where] = {
-    **_same(
+    **_of(
         fnp,
         """all allclose amax amin angle any argmax argmin argpartition argsort argwhere around array_equal
         average bincount bitwise_count broadcast_to choose corrcoef count_nonzero cov cross
@@ -145,21 +127,12 @@ METHODS: dict[str, Where] = {
         nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
         nonzero outer percentile prod ptp quantile ravel repeat roll rollaxis searchsorted signbit
         sort spacing squeeze std sum swapaxes take take_along_axis tensordot trace trapezoid unique
-        unstack unwrap var vdot vecdot vecmat vsplit""",
+        unstack unwrap var vdot vecdot vecmat vsplit
+        ger=outer movedim=moveaxis swapdims=swapaxes tensor_split=array_split""",
     ),
-    **_other(
-        fnp,
-        {
-            "ger": "outer",
-            "movedim": "moveaxis",
-            "swapdims": "swapaxes",
-            "tensor_split": "array_split",
-        },
-    ),
-    **_same(linalg, "det matrix_power qr slogdet"),
-    **_other(linalg, {"inverse": "inv", "pinverse": "pinv"}),
-    **_other(import_module("fad.scipy.linalg"), {"matrix_exp": "expm"}),
-    **_same(
+    **_of(linalg, "det matrix_power qr slogdet inverse=inv pinverse=pinv"),
+    **_of(import_module("fad.scipy.linalg"), "matrix_exp=expm"),
+    **_of(
         torch_operations,
         """aminmax bmm cholesky cholesky_inverse cholesky_solve chunk compress cummax cummin diag_embed
         diagonal_scatter dist gather histc index_select kthvalue log_softmax logcumsumexp logdet logsumexp

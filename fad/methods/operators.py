@@ -15,38 +15,19 @@ from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, attribute, describe
-from fad.methods.names import method_of
+from fad.methods.names import method_of, pairs
 from fad.views.inplace import replace, write
 from fad.views.make_view import same_view
 
 _USUAL = VALUES | {Tensor}  # the types of most operands: `isinstance` takes longer
 _OPERANDS = (float, int, array_type, Tensor, complex, np.ndarray, np.generic, jax.Array)
 # Operator -> function of fad.numpy.
-_BINARY = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "true_divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "divmod": "divmod",
-    "pow": "power",
-    "matmul": "matmul",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
-}
-_COMPARE = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
-_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "invert"}
+_BINARY = pairs(
+    """add sub=subtract mul=multiply truediv=true_divide floordiv=floor_divide mod=remainder divmod
+    pow=power matmul and=bitwise_and or=bitwise_or xor=bitwise_xor lshift=left_shift rshift=right_shift"""
+)
+_COMPARE = pairs("eq=equal ne=not_equal lt=less le=less_equal gt=greater ge=greater_equal")
+_UNARY = pairs("neg=negative pos=positive abs invert")
 
 
 def _binary(op: Callable[..., PyTree], swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
@@ -54,15 +35,15 @@ def _binary(op: Callable[..., PyTree], swap: bool = False) -> Callable[[Tensor, 
     if swap:
 
         def operator(self: Tensor, other: Operand) -> PyTree:
-            if type(other) in _USUAL or isinstance(other, _OPERANDS):
+            if type(other) in _USUAL or isinstance(other, _OPERANDS) or is_list(other):
                 return op(other, self)
-            return op(other, self) if is_list(other) else _no_operand(other)
+            return _no_operand(other)
     else:
 
         def operator(self: Tensor, other: Operand) -> PyTree:
-            if type(other) in _USUAL or isinstance(other, _OPERANDS):
+            if type(other) in _USUAL or isinstance(other, _OPERANDS) or is_list(other):
                 return op(self, other)
-            return op(self, other) if is_list(other) else _no_operand(other)
+            return _no_operand(other)
 
     return operator
 

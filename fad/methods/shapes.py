@@ -84,7 +84,8 @@ def _dir(self: Tensor) -> list[str]:
 
 def sizes_of(given: tuple[Any, ...]) -> tuple[PyTree, ...]:
     """What is given as ``f(2, 3)`` or ``f((2, 3))``."""
-    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
+    one = len(given) == 1 and isinstance(given[0], (tuple, list, np.ndarray))
+    return tuple(given[0]) if one else given
 
 
 def _expand(self: Tensor, *sizes: Any) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import fad.numpy as fnp
+from fad.arrays import torch_operations
 from fad.core.tensor import Tensor
 from fad.errors import ArgumentError, describe
 from fad.views.shapes_in_place import become_view
@@ -27,12 +28,7 @@ def _t_(self: Tensor) -> Tensor:
 
 def _squeeze_(self: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Drop dimensions of length 1 in place: all, or those of ``dim`` that have this length."""
-    dims = range(self.ndim) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    for d in dims:
-        if not -self.ndim <= d < max(self.ndim, 1):
-            raise IndexError(f"squeeze_: dim {d} is out of range for {describe(self)}")
-    dropped = tuple([d for d in dims if self.ndim and self.shape[d] == 1])
-    return become_view(self, lambda x: fnp.squeeze(x, dropped), "squeeze_")
+    return become_view(self, lambda x: torch_operations.squeeze(x, dim), "squeeze_")
 
 
 def _unsqueeze_(self: Tensor, dim: int | Sequence[int]) -> Tensor:

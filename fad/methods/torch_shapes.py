@@ -72,23 +72,21 @@ def _unsqueeze(self: Tensor, dim: int) -> Tensor:
     return fnp.expand_dims(self, dim)
 
 
-def _along(self: Tensor, dim: int, index: PyTree, who: str) -> Tensor:
+def _dim_of(self: Tensor, dim: int, who: str) -> int:
     if not -self.ndim <= dim < self.ndim:
         raise IndexError(f"{who}: dim {dim} is out of range for {describe(self)}")
-    return self[(*[slice(None)] * (dim % self.ndim), index)]
+    return dim % self.ndim
 
 
 def _narrow(self: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """A view of the ``length`` parts from ``start`` on along ``dim``."""
-    count = self.shape[dim] if -self.ndim <= dim < self.ndim else 0
-    start = int(start)
-    if count and not (-count <= start <= count and 0 <= length <= count - start % (count + 1)):
+    at = _dim_of(self, dim, "narrow")
+    first = int(start) + (self.shape[at] if start < 0 else 0)
+    if first < 0 or not 0 <= length <= self.shape[at] - first:
         raise IndexError(
-            f"narrow: {length} from {start} on is out of range for {describe(self)}, dim {dim}"
+            f"narrow: {length} from {int(start)} on is out of range for {describe(self)}, dim {dim}"
         )
-    if start < 0:
-        start += count
-    return _along(self, dim, slice(start, start + length), "narrow")
+    return self[(*[slice(None)] * at, slice(first, first + length))]
 
 
 def _narrow_copy(self: Tensor, dim: int, start: Operand, length: int) -> Tensor:
@@ -98,7 +96,7 @@ def _narrow_copy(self: Tensor, dim: int, start: Operand, length: int) -> Tensor:
 
 def _select(self: Tensor, dim: int, index: PyTree) -> Tensor:
     """A view of the part at ``index`` along ``dim``, without this dimension."""
-    return _along(self, dim, index, "select")
+    return self[(*[slice(None)] * _dim_of(self, dim, "select"), index)]
 
 
 def _expand_as(self: Tensor, other: Tensor) -> Tensor:

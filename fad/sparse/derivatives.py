@@ -12,7 +12,7 @@ import numpy as np
 from fad.core.level import restores_modes
 from fad.core.types import PyTree
 from fad.sparse.formats import check_format
-from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative
+from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative, Prepared
 from fad.sparse.sparse_pattern import SparsePattern
 
 
@@ -39,17 +39,13 @@ def sparsity(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Call
     >>> fad.sparsity(fnp.diff)(fnp.zeros(4)).todense().tolist()
     [[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]]
     """
-    derivative = Derivative(f, argnums, "sparsity", False)
 
-    @restores_modes
-    @functools.wraps(f, updated=())
-    def pattern(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        plan = derivative.plan(args, kwargs)
+    def ones(plan: Prepared, *_: PyTree) -> PyTree:
         with jax.ensure_compile_time_eval():
-            ones = [jnp.ones(len(block.rows), np.int8) for block in plan.blocks]
-        return plan.matrices(ones, "bcoo", "sparsity")
+            data = [jnp.ones(len(block.rows), np.int8) for block in plan.blocks]
+        return plan.matrices(data, "bcoo", "sparsity")
 
-    return pattern
+    return _by_plan(Derivative(f, argnums, "sparsity", False), ones)
 
 
 def sparse_pattern(
@@ -81,12 +77,7 @@ def sparse_pattern(
     """
     derivative = Derivative(f, argnums, "sparse_pattern", hessian, pattern)
 
-    @restores_modes
-    @functools.wraps(f, updated=())
-    def found(*args: PyTree, **kwargs: PyTree) -> SparsePattern:
-        return derivative.plan(args, kwargs).pattern
-
-    return found
+    return _by_plan(derivative, lambda plan, *_: plan.pattern)
 
 
 def sparse_jacobian(
@@ -185,10 +176,18 @@ def _values(
     derivative = Derivative(f, argnums, who, who == HESSIAN, pattern, chunk_size)
     check_format(format, who)
 
-    @restores_modes
-    @functools.wraps(f, updated=())
-    def matrix(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        plan = derivative.plan(args, kwargs)
+    def matrices(plan: Prepared, args: PyTree, kwargs: PyTree) -> PyTree:
         return plan.matrices(plan.run(*args, **kwargs), format, who)
 
-    return matrix
+    return _by_plan(derivative, matrices)
+
+
+def _by_plan(derivative: Derivative, result: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """The function with f's arguments that returns what ``result`` makes of the plan, and of them."""
+
+    @restores_modes
+    @functools.wraps(derivative.f, updated=())
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        return result(derivative.plan(args, kwargs), args, kwargs)
+
+    return function

@@ -19,14 +19,10 @@ Pairs = tuple[np.ndarray, np.ndarray]  # of elements of the output and of an inp
 NOTHING: Pairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def sizes(leaves: Sequence[Leaf]) -> list[int]:
-    """How many elements each array has."""
-    return [math.prod(shape) for _, shape in leaves]
-
-
 def offsets(leaves: Sequence[Leaf]) -> list[int]:
     """Where the elements of each array begin among those of all, and where the last ends."""
-    return [0, *np.cumsum(sizes(leaves), dtype=int).tolist()]
+    sizes = [math.prod(shape) for _, shape in leaves]
+    return [0, *np.cumsum(sizes, dtype=int).tolist()]
 
 
 def pairs_of(

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.avals import struct_of
 from fad.core.dataflow import Dataflow
 from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
 from fad.core.jaxprs import is_ref, opened
@@ -52,17 +53,13 @@ def pattern_of(
         operands.append((each, None))
         first += size
     parts, above = [np.zeros(0, np.int64)], 0
-    for (entries, _), aval in zip(_program(closed, operands, width), closed.out_avals, strict=True):
+    results = _Entries(width).results(closed, operands)
+    for (entries, _), aval in zip(results, closed.out_avals, strict=True):
         if entries is not None:
             parts.append(entries + above * width)
         above += aval.size
     found = np.concatenate(parts)
     return found // max(width, 1), found % max(width, 1)
-
-
-def _program(closed: JaxProgram, operands: Sequence[Value], width: int) -> list[Value]:
-    """The results of a jaxpr."""
-    return _Entries(width).results(closed, operands)
 
 
 def _constant(value: object) -> Constant | None:
@@ -96,14 +93,13 @@ class _Entries(Dataflow[Value]):
         known = [constant for _, constant in operands]
         if all([s is None for s in sets]):
             return _evaluated(eqn, known)
-        if (
-            flag_of(eqn, "expensive") is not None
-        ):  # of fad; a call of a Function: what it declares, or computes
+        if flag_of(eqn, "expensive") is not None:
+            # Of fad; a call of a Function: what it declares, or computes.
             stated = _stated(eqn, sets, self.width)
             if stated is not None:
                 return stated
             body = functools.partial(eqn.primitive.impl, **eqn.params)
-            structs = [_struct(v.aval) for v in eqn.invars]
+            structs = [struct_of(v.aval) for v in eqn.invars]
             return self.results(jax.make_jaxpr(body)(*structs), operands)
         found = self.inside(eqn, operands)
         if found is not None:
@@ -154,10 +150,6 @@ def _stated(eqn: JaxEquation, sets: Sequence[Entries | None], width: int) -> lis
         if p is not None and s is not None
     ]
     return [(unite(found), None)]
-
-
-def _struct(aval: Aval) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _evaluated(eqn: JaxEquation, known: Sequence[Constant | None]) -> list[Value]:

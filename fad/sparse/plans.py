@@ -6,6 +6,7 @@ compiled program that computes the entries: one array for each block, that is fo
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -128,20 +129,19 @@ class _Call:
         return result[0] if self.single else result
 
 
-class _Prepared:
+@dataclasses.dataclass(eq=False)
+class Prepared:
     """What is the same for all calls with arguments of the same shapes.
 
     ``run`` gives the entries of each block. ``live``: Tensors that f closes over and the pattern depends
     on, and their versions.
     """
 
-    run: Callable[..., PyTree]
-
-    def __init__(self, call: _Call, dtypes: Sequence[DType], pattern: SparsePattern) -> None:
-        self.call = call
-        self.out_dtypes = list(dtypes)
-        self.pattern = pattern
-        self.live: list[tuple[Tensor, int | None]] = []
+    call: _Call
+    out_dtypes: list[DType]
+    pattern: SparsePattern
+    live: list[tuple[Tensor, int | None]] = dataclasses.field(default_factory=list)
+    run: Callable[..., PyTree] = dataclasses.field(init=False)
 
     @functools.cached_property
     def parts(self) -> list[np.ndarray]:
@@ -183,33 +183,28 @@ class _Prepared:
         return self.call.assemble(made)
 
 
+@dataclasses.dataclass(eq=False)
 class Derivative:
     """The plans of one function."""
 
-    def __init__(
-        self,
-        f: Callable[..., PyTree],
-        argnums: int | Sequence[int],
-        who: str,
-        hessian: bool,
-        pattern: PyTree = None,
-        chunk_size: int | None = None,
-    ) -> None:
-        check_jacobian(f, argnums, chunk_size, who)
-        self.f = f
-        self.argnums = argnums
-        self.who, self.hessian = who, hessian
-        self.pattern = pattern
-        self.chunk_size = chunk_size
-        self.computes = who in (JACOBIAN, HESSIAN)
-        self.arguments = Arguments(f, who)
+    f: Callable[..., PyTree]
+    argnums: int | Sequence[int]
+    who: str
+    hessian: bool
+    pattern: PyTree = None
+    chunk_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_jacobian(self.f, self.argnums, self.chunk_size, self.who)
+        self.computes = self.who in (JACOBIAN, HESSIAN)
+        self.arguments = Arguments(self.f, self.who)
         self.plans = Cache()
 
-    def plan(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> _Prepared:
+    def plan(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> Prepared:
         """The plan for a call."""
         leaves, rest = self.arguments.split(args, kwargs)
         key = key_of(leaves, rest), trees.order_of(args)
-        plan: _Prepared | None = self.plans.get(key)
+        plan: Prepared | None = self.plans.get(key)
         if plan is None or not all(map(_is_as_before, plan.live)):
             call = _Call(args, self.argnums, self.who, self.hessian)
             plan, kept = self._new_plan(call, args, leaves, rest)
@@ -219,7 +214,7 @@ class Derivative:
 
     def _new_plan(
         self, call: _Call, args: Any, leaves: Sequence[Operand], rest: Rest
-    ) -> tuple[_Prepared, bool]:
+    ) -> tuple[Prepared, bool]:
         """The plan, and whether later calls may use it."""
         xs, _ = differentiable_leaves(args, call.nums, self.who)
 
@@ -245,7 +240,7 @@ class Derivative:
         if pattern is None:
             constants = [*map(_constant, captures), *[None] * len(leaves)]
             pattern = self._pattern(call, *pattern_of(closed, constants))
-        plan = _Prepared(call, [out.dtype for out in closed.out_avals], pattern)
+        plan = Prepared(call, [out.dtype for out in closed.out_avals], pattern)
         plan.live = [(c, c.version if self.pattern is None else None) for c in fixed]
         tracked = any([isinstance(c, Tensor) and not _is_fixed(c) for c in captures])
         if self.computes:
@@ -274,7 +269,7 @@ class Derivative:
     def _push(self, of: Callable[..., PyTree], xs: Sequence[Value], ts: Sequence[Value]) -> PyTree:
         return push_forward(of, tuple(xs), tuple(ts), False, self.who)[1]
 
-    def _values_of(self, plan: _Prepared) -> Callable[..., PyTree]:
+    def _values_of(self, plan: Prepared) -> Callable[..., PyTree]:
         """The function that computes the entries of each block from the arguments."""
         call, (coloring, forward) = plan.call, plan.pattern.colored
         size = coloring.count
@@ -321,7 +316,7 @@ class Derivative:
         return found
 
 
-def _reader(plan: _Prepared, turns: bool) -> Primitive:
+def _reader(plan: Prepared, turns: bool) -> Primitive:
     """Reads the entries of each block off the products: arrays with a row for each colour.
 
     ``turns``: those with the seeds times 1j, where they are complex, follow.

@@ -19,6 +19,7 @@ from fad.core.jaxapi import evaluate_equation, parameters
 from fad.core.types import Aval, JaxEquation
 from fad.sparse.convolutions import convolution
 from fad.sparse.entries import Entries, couple, send, take, unite
+from fad.views.scatter_mul import scattered_to
 
 
 class Constant:
@@ -219,24 +220,9 @@ def scatter(replaces: bool) -> Rule:
         if known[1] is None:
             return [unite([sets[0], couple(sets[2], operand.size, width)])]
         p, mode = parameters(eqn)
-        window = iter([updates.shape[i] for i in p.update_window_dims])
-        inserted = (*p.inserted_window_dims, *p.operand_batching_dims)
-        sizes = [1 if i in inserted else next(window) for i in range(len(operand.shape))]
         with jax.ensure_compile_time_eval():
-            target = jax.lax.gather(
-                jax.numpy.asarray(_numbers(operand)),
-                jax.numpy.asarray(known[1].value()),
-                jax.lax.GatherDimensionNumbers(
-                    offset_dims=p.update_window_dims,
-                    collapsed_slice_dims=p.inserted_window_dims,
-                    start_index_map=p.scatter_dims_to_operand_dims,
-                    operand_batching_dims=p.operand_batching_dims,
-                    start_indices_batching_dims=p.scatter_indices_batching_dims,
-                ),
-                sizes,
-                mode=mode,
-                fill_value=-1,
-            )
+            indices = jax.numpy.asarray(known[1].value())
+            target = scattered_to(operand.shape, updates.shape, indices, p, mode, -1)
         to = np.asarray(target)
         assert to.shape == updates.shape, "an element of the updates has one position"
         kept = np.arange(operand.size)

@@ -163,9 +163,8 @@ class SparsePattern:
             coloring, forward = Coloring(colors, places, products), bool(about["forward"])
             if not _is_sound(pattern, coloring, forward):
                 raise ValueError("the colouring does not show the entries")
-        except (
-            Exception
-        ) as error:  # NumPy and zipfile raise errors of many kinds for a damaged file
+        except Exception as error:
+            # NumPy and zipfile raise errors of many kinds for a damaged file.
             raise ArgumentError(
                 f"SparsePattern.load: {os.fspath(path)!r} is no pattern that SparsePattern.save of this "
                 f"version wrote. Find it again, with fad.sparse_pattern(f)(*args), and save it."

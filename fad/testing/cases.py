@@ -22,7 +22,7 @@ from fad.errors import GradientError, HostValueError, RuleError, describe
 from fad.functions.definitions import RULES
 from fad.functions.function import Function
 from fad.functions.user_rules import HOST_ERRORS
-from fad.methods.install import tensor
+from fad.methods.functions import tensor
 from fad.testing.comparison import bare, difference
 from fad.testing.finite_differences import random_like
 from fad.transforms.forward import jvp

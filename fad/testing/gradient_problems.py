@@ -13,7 +13,7 @@ from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.tensor import Tensor
 from fad.errors import FadError, describe
-from fad.methods.install import tensor
+from fad.methods.functions import tensor
 from fad.testing.comparison import bare
 
 

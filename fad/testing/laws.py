@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.dtypes import is_inexact
-from fad.methods.install import tensor
+from fad.methods.functions import tensor
 from fad.sparse.derivatives import sparsity
 from fad.tape.grad_mode import no_grad
 from fad.testing.cases import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from typing import Any
 
@@ -33,6 +34,7 @@ from fad.views.replace_primal import replace_primal
 FEW = 8  # pieces of a Tensor, see `Link.operation`
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Link:
     """From where an alias takes its value.
 
@@ -44,23 +46,13 @@ class Link:
     transforms around, since it came from `detach` and was not written to.
     """
 
-    __slots__ = ("_base", "chain", "creation", "deferred_error", "detached", "output_nr", "seen")
-
-    def __init__(
-        self,
-        base: Tensor | None,
-        chain: tuple[Step, ...],
-        creation: Creation,
-        seen: int,
-        output_nr: int = 0,
-    ) -> None:
-        self._base = base
-        self.chain = chain
-        self.creation = creation
-        self.seen = seen
-        self.deferred_error: str | None = None
-        self.output_nr = output_nr
-        self.detached = False
+    _base: Tensor | None
+    chain: tuple[Step, ...]
+    creation: Creation
+    seen: int
+    output_nr: int = 0
+    deferred_error: str | None = None
+    detached: bool = False
 
     @property
     def base(self) -> Tensor | None:
@@ -89,8 +81,7 @@ class Link:
         Raises:
             GradientError: the base of a special view was changed.
         """
-        if self.seen != t.meta.storage.version:  # type: ignore[union-attr]
-            _refresh(t)
+        self.sync(t)
         if self.deferred_error is not None:
             raise GradientError(self.deferred_error)
 
@@ -247,15 +238,9 @@ def set_state(t: Tensor, new: Tensor) -> None:
     if lazy is not None and t.meta is not None and lazy.trace.share(t, new):
         return
     flush()
-    value, level, aux = new.value, new.level, new.aux
-    requires_grad, node, output_nr = new.requires_grad, current_node(new), new._output_nr
-    t._value = value
-    t._level = level
-    t._aux = aux
-    t._lazy = None
-    t._requires_grad = requires_grad
-    t._node = node
-    t._output_nr = output_nr
+    place = new.requires_grad, current_node(new), new._output_nr
+    set_value(t, new)
+    t._requires_grad, t._node, t._output_nr = place
 
 
 def set_value(t: Tensor, new: Tensor) -> None:

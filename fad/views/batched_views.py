@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -31,18 +32,14 @@ from fad.views.make_view import attach, chain_from, shares
 from fad.views.write_back import chain_put
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class BatchedView:
     """An output of a mapped function that is ``source``, or the view of it that ``step`` makes."""
 
-    __slots__ = ("creation", "output_nr", "source", "step")
-
-    def __init__(
-        self, source: Tensor, step: Step | None, creation: Creation | None, output_nr: int = 0
-    ) -> None:
-        self.source = source
-        self.step = step
-        self.creation = creation
-        self.output_nr = output_nr
+    source: Tensor
+    step: Step | None = None
+    creation: Creation | None = None
+    output_nr: int = 0
 
     def attached(self, out: Operand) -> Tensor:
         """The output for the caller, whose value ``out`` is."""
@@ -76,7 +73,7 @@ def view_of_argument(
             [shares(out, x) for x, d in zip(arguments, dims, strict=True) if d is None]
         ):
             return None
-        return BatchedView(out, _batched((Step(IDENTITY),), None, target, level), None)
+        return BatchedView(out, _batched((Step(IDENTITY),), None, target, level))
     found = chain_from(out, inside)
     if found is None or target is None:
         return None
@@ -84,11 +81,11 @@ def view_of_argument(
     if not isinstance(arguments[k], Tensor):
         return None
     if out is inside[k] and target == dims[k]:
-        return BatchedView(arguments[k], None, None)
+        return BatchedView(arguments[k])
     link = link_of(out)
     step = _batched(chain, dims[k], target, level)
     if link is None or link.creation is Creation.DEFAULT:
-        return BatchedView(arguments[k], step, None)
+        return BatchedView(arguments[k], step)
     return BatchedView(arguments[k], step, link.creation, link.output_nr)
 
 

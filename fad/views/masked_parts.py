@@ -17,6 +17,7 @@ derivatives are those of the selected elements alone.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ def _filled(mask: Array, x: Array) -> Array:
 _FILL = Primitive("masked", _filled, deferrable=True)
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class MaskedPart:
     """The elements that a mask without concrete values selects; see NOTE [masked parts].
 
@@ -54,21 +56,11 @@ class MaskedPart:
         error: what is raised where their number has to be known.
     """
 
-    __slots__ = ("error", "mask", "selected", "trailing", "values")
-
-    def __init__(
-        self,
-        mask: Value | NumpyArray,
-        selected: Value,
-        values: Tensor,
-        trailing: int,
-        error: HostValueError,
-    ) -> None:
-        self.mask = mask
-        self.selected = selected
-        self.values = values
-        self.trailing = trailing
-        self.error = error
+    mask: Value | NumpyArray
+    selected: Value
+    values: Tensor
+    trailing: int
+    error: HostValueError
 
     def __repr__(self) -> str:
         return f"MaskedPart({describe(self.values)}, mask={describe(self.mask)})"

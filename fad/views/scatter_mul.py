@@ -8,6 +8,7 @@ from both ends of each stretch that has one place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
@@ -61,8 +62,36 @@ def _of_others(at: Array, v: Array) -> Array:
     return jnp.zeros_like(v).at[order].set(earlier * later, unique_indices=True)
 
 
-def _places(x: Array) -> Array:
-    return lax.iota(jnp.int32, x.size).reshape(x.shape)
+def _places(shape: tuple[int, ...]) -> Array:
+    return lax.iota(jnp.int32, math.prod(shape)).reshape(shape)
+
+
+def scattered_to(
+    shape: tuple[int, ...],
+    updates: tuple[int, ...],
+    indices: PyTree,
+    numbers: lax.ScatterDimensionNumbers,
+    mode: PyTree,
+    outside: int,
+) -> Array:
+    """Where in a flat array of a shape each element of the updates of a scatter goes.
+
+    Arguments:
+        shape, updates: the shapes of the array and of the updates.
+        indices, numbers, mode: those of the scatter.
+        outside: what stands for elements that are dropped.
+    """
+    windows = iter([updates[d] for d in numbers.update_window_dims])
+    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    mirrored = lax.GatherDimensionNumbers(
+        offset_dims=tuple(numbers.update_window_dims),
+        collapsed_slice_dims=tuple(numbers.inserted_window_dims),
+        start_index_map=tuple(numbers.scatter_dims_to_operand_dims),
+        operand_batching_dims=tuple(numbers.operand_batching_dims),
+        start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
+    )
+    sizes = [1 if d in single else next(windows) for d in range(len(shape))]
+    return lax.gather(_places(shape), indices, mirrored, sizes, mode=mode, fill_value=outside)
 
 
 def multiply_at(x: Array, index: PyTree, v: Array, **options: Any) -> Array:
@@ -84,7 +113,7 @@ def multiply_at(x: Array, index: PyTree, v: Array, **options: Any) -> Array:
     mode = options.get("mode")
     reading = {n: options[n] for n in ("wrap_negative_indices",) if n in options}
     mode = "fill" if mode in (None, "drop") else mode
-    places = _places(x).at[index].get(mode=mode, fill_value=x.size, **reading)
+    places = _places(x.shape).at[index].get(mode=mode, fill_value=x.size, **reading)
     v = jnp.broadcast_to(v, places.shape)
     return _multiplied(multiply, x, v, places, *[index[k] for k in arrays])
 
@@ -139,21 +168,5 @@ def scatter_mul(
     x, v = jnp.asarray(operand), jnp.asarray(updates)
     if unique_indices or not jnp.issubdtype(x.dtype, jnp.inexact):
         return multiply(x, v, scatter_indices)
-    mirrored = lax.GatherDimensionNumbers(
-        offset_dims=tuple(numbers.update_window_dims),
-        collapsed_slice_dims=tuple(numbers.inserted_window_dims),
-        start_index_map=tuple(numbers.scatter_dims_to_operand_dims),
-        operand_batching_dims=tuple(numbers.operand_batching_dims),
-        start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
-    )
-    windows = iter(numbers.update_window_dims)
-    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    sizes = [1 if d in single else v.shape[next(windows)] for d in range(x.ndim)]
-    reading = lax.GatherScatterMode.from_any(mode)
-    if reading == lax.GatherScatterMode.FILL_OR_DROP:
-        places = lax.gather(
-            _places(x), scatter_indices, mirrored, sizes, mode=reading, fill_value=x.size
-        )
-    else:
-        places = lax.gather(_places(x), scatter_indices, mirrored, sizes, mode=reading)
+    places = scattered_to(x.shape, v.shape, scatter_indices, numbers, mode, x.size)
     return _multiplied(multiply, x, v, places, scatter_indices)

@@ -210,9 +210,7 @@ def read(
                 nodes[numbers[known]].name = jax.tree_util.keystr(path, simple=True, separator=".")
     edges = []
     for node in order:
-        if only is None or node in only:
-            targets = [e for e in edges_of_operations(node) if e is not None]
-            edges += [(numbers[node], numbers[target], nr) for target, nr in targets]
+        edges += [(numbers[node], numbers[target], nr) for target, nr in _edges(node, only)]
     return Drawn(nodes, edges, total)
 
 
@@ -223,14 +221,11 @@ def _in_order(starts: Sequence[Node], only: dict[Node, None] | None) -> list[Nod
     parents: dict[Node, int] = {}
     while todo:
         node = todo.pop()
-        if only is not None and node not in only:
-            continue
-        for edge in edges_of_operations(node):
-            if edge is not None:
-                parents[edge[0]] = parents.get(edge[0], 0) + 1
-                if edge[0] not in inside:
-                    inside[edge[0]] = None
-                    todo.append(edge[0])
+        for target, _ in _edges(node, only):
+            parents[target] = parents.get(target, 0) + 1
+            if target not in inside:
+                inside[target] = None
+                todo.append(target)
     ready: list[tuple[int, int, Node]] = []
     count = 0
 
@@ -250,14 +245,18 @@ def _in_order(starts: Sequence[Node], only: dict[Node, None] | None) -> list[Nod
             leaves.append(node)
             continue
         order.append(node)
-        if only is not None and node not in only:
-            continue
-        for edge in edges_of_operations(node):
-            if edge is not None:
-                parents[edge[0]] -= 1
-                if not parents[edge[0]]:
-                    push(edge[0])
+        for target, _ in _edges(node, only):
+            parents[target] -= 1
+            if not parents[target]:
+                push(target)
     return [*order, *leaves]
+
+
+def _edges(node: Node, only: dict[Node, None] | None = None) -> list[tuple[Node, int]]:
+    """Where the gradients of a node go; nowhere if it is none of those that are followed."""
+    if only is not None and node not in only:
+        return []
+    return [edge for edge in edges_of_operations(node) if edge is not None]
 
 
 def _levels(order: Sequence[Node]) -> dict[Node, tuple[int, str]]:
@@ -268,9 +267,8 @@ def _levels(order: Sequence[Node]) -> dict[Node, tuple[int, str]]:
     found: dict[Node, Level | None] = {}
     for node in reversed(order):
         level = node.level
-        for edge in edges_of_operations(node):
-            if level is None and edge is not None:
-                level = found.get(edge[0])
+        for target, _ in _edges(node):
+            level = found.get(target) if level is None else level
         found[node] = level
     ids = sorted({0, *[level.id for level in found.values() if level is not None]})
     places = {level_id: k for k, level_id in enumerate(ids)}

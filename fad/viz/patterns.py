@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fad.core.tensor import Tensor
 from fad.core.types import PathLike, PyTree
 from fad.errors import ArgumentError, describe
 from fad.methods.notebook import png
 from fad.sparse.coloring import best_coloring
+from fad.sparse.given import pairs_of
 from fad.sparse.sparse_pattern import SparsePattern
 from fad.viz.matrices import CELL, MOST, SIDE, document, framed, side_of, write
 
@@ -112,7 +112,7 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     """A pattern with its colours: entries of one colour are read from the same product.
 
     Arguments:
-        matrix: what `sparsity`, `sparse_jacobian` or `sparse_hessian` returns, a ``BCOO``; or a
+        matrix: what `sparsity`, `sparse_jacobian` or `sparse_hessian` returns, in any format; or a
             `SparsePattern`, which has its colours.
         out_ndim: how many of its dimensions are those of the output, which become rows. The default is half.
         symmetric: colour it as `sparse_hessian` does, which reads an entry from either side of the diagonal.
@@ -121,7 +121,7 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
         A `Pattern`.
 
     Raises:
-        ArgumentError: it is no ``BCOO``; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
+        ArgumentError: it is no sparse matrix; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
 
     >>> import fad, jax.numpy as jnp
     >>> arrow = lambda x: (x[:-1] * x[-1]).sum() + (x**3).sum()
@@ -134,7 +134,7 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     """
     if isinstance(matrix, SparsePattern):
         return Pattern(matrix.rows, matrix.cols, matrix.shape, matrix.mode == "hessian")
-    if not hasattr(matrix, "indices") or not hasattr(matrix, "todense"):
+    if not hasattr(matrix, "todense"):
         raise ArgumentError(
             f"viz.pattern: expected a BCOO, as fad.sparsity returns it, got {describe(matrix)}. For a dense "
             "matrix, write fad.viz.matrix."
@@ -146,10 +146,7 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     sides = math.prod(shape[:out]), math.prod(shape[out:])
     if symmetric and sides[0] != sides[1]:
         raise ArgumentError(f"viz.pattern: symmetric, and the matrix is {sides[0]} × {sides[1]}")
-    indices = matrix.indices
-    places = np.asarray(indices.array if isinstance(indices, Tensor) else indices).astype(np.int64)
-    parts = (places[:, :out], shape[:out]), (places[:, out:], shape[out:])
-    rows, cols = (
-        np.ravel_multi_index(tuple(p.T), s) if s else np.zeros(len(p), np.int64) for p, s in parts
+    rows, cols = pairs_of(
+        "viz.pattern: the matrix", matrix, shape[:out], shape[out:], ArgumentError
     )
     return Pattern(rows, cols, sides, symmetric)

@@ -8,6 +8,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
+from fad.errors import ArgumentError
 
 X = np.array([0.3, 0.6, 0.9, 0.2, 0.7])
 
@@ -67,3 +68,11 @@ def test_numbers_that_are_static_to_jax() -> None:
         fnp.ravel(x, order="K")
     with pytest.raises(ValueError, match="density=True"):
         fnp.histogram(x, 3, (0.0, 1.0), True)
+
+
+def test_a_shape_may_be_an_array() -> None:
+    x, shape = fad.arange(6.0), np.array([2, 3])
+    for found in (fnp.reshape(x, shape), fnp.reshape(x, shape, "C"), x.reshape(shape)):
+        assert found.shape == (2, 3)
+    with pytest.raises(ArgumentError, match="order='K' asks for the layout"):
+        fnp.reshape(x, shape, "K")

@@ -222,3 +222,8 @@ def test_operations_keep_no_arguments_alive() -> None:
     op.function(x, 2.0)
     count = sum(o is x for o in gc.get_referrers(x))
     assert count == 0
+
+
+def test_an_error_names_the_parameter_that_takes_several_arguments() -> None:
+    with pytest.raises(TypeError, match="the argument 'operands' is static"):
+        fnp.einsum("i,i->i", fad.ones(2), {1.0, 2.0})

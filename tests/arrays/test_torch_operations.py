@@ -25,7 +25,7 @@ def test_operations_are_found_by_name() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'math'"):
         torch_operations.math
     for name, form in FORMS.items():
-        assert callable(getattr(fnp, name)) and form.op.name in (name, "sub", "div")
+        assert callable(getattr(fnp, name)) and form.make().name in (name, "sub", "div")
 
 
 def test_a_keyword_of_pytorch_makes_the_call_pytorchs() -> None:
@@ -42,6 +42,44 @@ def test_a_keyword_of_pytorch_makes_the_call_pytorchs() -> None:
     assert [p.shape for p in x.split(2, dim=1)] == [(2, 2), (2, 1)]
     assert [p.shape for p in x.split(3, axis=1)] == [(2, 1)] * 3
     assert_close(fnp.add(x, 1.0, alpha=2.0), A + 2)
+
+
+# Calls of methods of a Tensor without dimensions, with `t` as fad and as torch.
+OF_NUMBERS = """
+x.topk(1, 0)
+x.topk(1, 0, largest=False)
+x.kthvalue(1)
+x.mode(0, True)
+x.sort(dim=0)
+x.msort()
+x.max(dim=-1, keepdim=True)
+x.median(dim=0)
+x.aminmax(dim=0)
+x.cummax(0)
+x.logcumsumexp(0)
+x.softmax(0)
+x.log_softmax(-1)
+x.logsumexp(0)
+x.norm(2, 0)
+x.unfold(0, 1, 1)
+x.unfold(0, 0, 2)
+x.index_select(0, t.tensor([0]))
+x.index_add(0, t.tensor([0]), t.tensor(1.0))
+x.index_copy(0, t.tensor(0), t.tensor(3.0))
+x.index_fill(0, t.tensor([0]), 3.0)
+x.clone().index_add_(0, t.tensor([0]), t.tensor(1.0))
+x.clone().squeeze_(-1)
+"""
+
+
+@pytest.mark.parametrize("program", OF_NUMBERS.strip().splitlines())
+def test_a_number_counts_as_having_one_dimension(torch: Any, program: str) -> None:
+    expected = eval(program, {"t": torch, "x": torch.tensor(2.0)})
+    found = eval(program, {"t": fad, "x": fad.tensor(2.0)})
+    if not isinstance(found, tuple):
+        found, expected = (found,), (expected,)
+    for own, theirs in zip(found, expected, strict=True):
+        assert own.shape == theirs.shape and own.tolist() == theirs.tolist()
 
 
 def test_transforms() -> None:

@@ -17,7 +17,7 @@ import fad.numpy as fnp
 from fad.core import exact_programs, trees
 from fad.core.exact_programs import _with_copies, barrier, jit_exact
 from fad.core.jaxapi import Literal
-from fad.methods.install import asarray
+from fad.methods.functions import asarray
 from fad.replay.program import Program
 
 X, Y = jnp.array([0.3, -0.7]), jnp.array([1.1, 0.2])

@@ -26,7 +26,7 @@ from fad.bridge.jax_functions import to_jax
 from fad.core import trees
 from fad.core.level import state
 from fad.core.tensor import Tensor
-from fad.methods.install import asarray
+from fad.methods.functions import asarray
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.testing.comparison import difference
 from fad.views.make_view import stop_gradient

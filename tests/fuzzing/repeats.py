@@ -24,7 +24,7 @@ from fad.core import trees
 from fad.core.jaxapi import x64_enabled
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
-from fad.methods.install import asarray
+from fad.methods.functions import asarray
 from fad.tape.grad_mode import no_grad
 from fad.testing.comparison import bare, difference
 from fad.transforms.backward import grad

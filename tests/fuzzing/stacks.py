@@ -21,7 +21,7 @@ from fad.bridge.compilation import jit
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.tensor import Tensor
-from fad.methods.install import asarray
+from fad.methods.functions import asarray
 from fad.transforms.backward import grad as tape_grad
 from fad.transforms.batching import vmap
 from fad.transforms.checkpointing import checkpoint

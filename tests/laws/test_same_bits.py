@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import fad
 import fad.numpy as fnp
-from fad.methods.install import asarray
+from fad.methods.functions import asarray
 from tests.fuzzing.programs import Program
 from tests.fuzzing.repeats import check_bits, check_training, in_32_bits, inputs_of
 from tests.fuzzing.stacks import IN_FAD, apply_stack, leaves_of, weigh

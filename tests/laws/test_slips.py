@@ -67,12 +67,15 @@ AS_TORCH: dict[str, tuple[Callable[[Any], Any], str]] = {
     "x + torch_tensor": (lambda torch: plain() + torch.ones(3), "fad.tensor(t)"),
     "torch_tensor + x": (lambda torch: torch.ones(3) + plain(), "fad.from_dlpack(t)"),
     "torch.sin(x)": (lambda torch: torch.sin(plain()), "fad.numpy.sin"),
-    "torch.cat([x])": (lambda torch: torch.cat([plain()]), "fad.numpy.concatenate"),
+    "torch.cat([x])": (lambda torch: torch.cat([plain()]), "fad.cat"),
     "fnp.sin(torch_tensor)": (lambda torch: fnp.sin(torch.ones(3)), "fad.tensor(t)"),
 }
 OF_TORCH: dict[str, tuple[Callable[[], Any], str]] = {
-    "fnp.cat": (lambda: fnp.cat([J, J]), "fad.numpy.concatenate(arrays, axis) or fad.cat"),
-    "fnp.unsqueeze": (lambda: fnp.unsqueeze(J, 0), "fad.numpy.expand_dims(x, axis)"),
+    "fnp.cat": (lambda: fnp.cat([J, J]), "write fad.cat"),
+    "fnp.unsqueeze": (
+        lambda: fnp.unsqueeze(J, 0),
+        "x.unsqueeze(...): it is a method of Tensor, which fad.asarray(x) is",
+    ),
     "x.sum(0, True)": (lambda: plain().sum(0, True), "write keepdims=True (or keepdim=True)"),
     "x.to('cuda:1')": (lambda: plain().to("cuda:1"), "there is no 'cuda' here, but 'cpu'"),
     "x.cuda()": (lambda: plain().cuda(), "there is no 'cuda' here, but 'cpu'"),

@@ -110,3 +110,16 @@ def test_calls_that_only_pytorch_has_say_what_to_write(call: Any, words: str) ->
     x = leaf(A[None])
     with pytest.raises((ValueError, TypeError, IndexError, RuntimeError), match=words):
         call(x if words[:3] != "wri" or "squeeze" not in words else leaf(A))
+
+
+@pytest.mark.parametrize("size", [0, 3])
+def test_parts_from_any_place_on_are_those_of_torch(torch: Any, size: int) -> None:
+    def outcome(library: Any, start: int, length: int) -> Any:
+        try:
+            return library.arange(size).narrow(0, start, length).tolist()
+        except (IndexError, RuntimeError):
+            return None
+
+    for start in range(-5, 6):
+        for length in range(5):
+            assert outcome(fad, start, length) == outcome(torch, start, length)

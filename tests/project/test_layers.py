@@ -45,7 +45,7 @@ ROOMS = {
     "functions": """templates context definitions rules derived_rules closures native nodes calls
         check_results once_differentiable user_rules compiled_rules fast_calls function""",
     "transforms": "backward *",
-    "methods": "names in_place * install functions",
+    "methods": "names in_place functions * install",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
         hooks_in_compiled_code compilation tracing flat_operations torch_memory torch_checks torch_in_fad
         fad_in_torch""",

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.sparse import BCOO
 
 import fad
 import fad.numpy as fnp
@@ -59,6 +60,15 @@ def test_files(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 50
     assert (tmp_path / "a.txt").read_text() == str(p)
     assert "2 products of columns" in p._repr_html_() and "10 entries" in repr(p)
+
+
+def test_each_format_of_sparse_matrices_has_the_same_picture() -> None:
+    f, x = fnp.diff, fnp.arange(4.0)
+    expected = str(viz.pattern(fad.sparsity(f)(x)))
+    for format in ("bcoo", "bcsr", "scipy"):
+        assert str(viz.pattern(fad.sparse_jacobian(f, format=format)(x))) == expected
+    padded = BCOO.fromdense(np.eye(2), nse=3)  # one place is out of the matrix
+    assert str(viz.pattern(padded)).startswith("pattern: 2 × 2, 2 of 4 entries")
 
 
 def test_bad_input() -> None:

@@ -145,9 +145,26 @@ def new_empty(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor: ...
+def new_full(
+    self,
+    size: int | Sequence[int],
+    fill_value: Any,
+    *,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
 def new_ones(
     self,
     *size: int | Sequence[int],
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor: ...
+def new_tensor(
+    self,
+    data: Any,
+    *,
     dtype: DTypeLike | None = None,
     device: Any = None,
     requires_grad: bool = False,
