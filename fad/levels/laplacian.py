@@ -178,13 +178,13 @@ class LaplacianLevel(RecordingLevel):
         return (value, *_whole(value, parts or ()))
 
 
-def _layout(aux: Sequence[Any]) -> tuple[RowPattern | Coordinates | None, ...]:
+def _layout(aux: Sequence[object]) -> tuple[RowPattern | Coordinates | None, ...]:
     """What is static in a Jacobian and a Laplacian, as many as there are."""
     fixed = [part if type(part) is Coordinates else None for part in aux]
     return tuple([p.pattern if type(p) is JacobianRows else f for p, f in zip(aux, fixed)])
 
 
-def _arrays(aux: Sequence[Any]) -> list[Any]:
+def _arrays(aux: Sequence[object]) -> list[Any]:
     """What is not static in a Jacobian and a Laplacian."""
     held = [part for part in aux if type(part) is not Coordinates]
     return [part.array if type(part) is JacobianRows else part for part in held]
@@ -196,7 +196,7 @@ def _aux_of(arrays: Iterator[Any], layout: Sequence[Any]) -> list[Any]:
     return [JacobianRows(x, p) if type(p) is RowPattern else x for x, p in zip(held, layout)]
 
 
-def _whole(value: Value, aux: Sequence[Any]) -> list[Any]:
+def _whole(value: Value, aux: Sequence[object]) -> list[Any]:
     """A Jacobian and a Laplacian, as many as there are, where coordinates have rows too."""
     return [part.rows(value) if type(part) is Coordinates else part for part in aux]
 
