@@ -170,7 +170,7 @@ class LaplacianLevel(RecordingLevel):
 
     def coordinates(self, value: Array, first: int) -> Tensor:
         """A Tensor whose elements are the coordinates from number ``first`` on."""
-        return self.with_derivatives(value, *[Coordinates(first)][: value.size])
+        return self.with_derivatives(value, *([Coordinates(first)] if value.size else ()))
 
     def unpack(self, x: Operand) -> tuple[Any, ...]:
         """The value of ``x`` at this level, and its Jacobian and Laplacian, where they are not zero."""
@@ -379,11 +379,15 @@ def _by_element(
             return run_jaxpr(first, *point[:k], x, *point[k + 1 :], ones)[0]
 
         along = slope(point[i], i)
+
+        def times(x: Array, along: Array = along) -> Array:
+            return (along * x).astype(out.dtype)  # a conversion has another one than its argument
+
         bend = inputs[i][2]
         rows = inputs[i][1].of_ndim(out.ndim)
-        total[1] = added(total[1], rows.map(functools.partial(jnp.multiply, along)))
+        total[1] = added(total[1], rows.map(times))
         if bend is not None:
-            total[2] = plus(total[2], along * bend)
+            total[2] = plus(total[2], times(bend))
         for j in differentiated[place:]:
             if depends_on_point(first.jaxpr, [j]):
                 tangent = (jnp.ones_like(point[j]),)
