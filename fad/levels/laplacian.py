@@ -379,15 +379,11 @@ def _by_element(
             return run_jaxpr(first, *point[:k], x, *point[k + 1 :], ones)[0]
 
         along = slope(point[i], i)
-
-        def times(x: Array, along: Array = along) -> Array:
-            return (along * x).astype(out.dtype)  # a conversion has another one than its argument
-
         bend = inputs[i][2]
-        rows = inputs[i][1].of_ndim(out.ndim)
-        total[1] = added(total[1], rows.map(times))
+        rows = inputs[i][1].of_ndim(out.ndim).map(lambda x: x.astype(out.dtype))  # of a conversion
+        total[1] = added(total[1], rows.map(functools.partial(jnp.multiply, along)))
         if bend is not None:
-            total[2] = plus(total[2], times(bend))
+            total[2] = plus(total[2], along * bend.astype(out.dtype))
         for j in differentiated[place:]:
             if depends_on_point(first.jaxpr, [j]):
                 tangent = (jnp.ones_like(point[j]),)
