@@ -166,16 +166,20 @@ def _keep_graph(
     order: Sequence[Node], starts: Edges, captures: Edges | None, ends: Edges, key: Hashable
 ) -> None:
     """Keep the graph of a pass from one root, but for the root; see NOTE [graphs that are kept]."""
+    if len(starts) != 1:
+        return
     (root, nr), nodes = starts[0], order[1:]
-    if len(starts) == 1 and type(root) is PrimitiveNode and {n for n, _ in ends} <= set(nodes):
+    if type(root) is PrimitiveNode and {n for n, _ in ends} <= set(nodes):
         numbers = [node.sequence_nr for node in order]
         root.graph = nr, captures, root.edges, nodes, numbers, ends, key
 
 
 def _kept_graph(starts: Edges, captures: Edges | None) -> Graph | None:
     """`_graph`, if that was kept and has not changed."""
+    if len(starts) != 1:
+        return None
     root, nr = starts[0]
-    known = root.graph if len(starts) == 1 and type(root) is PrimitiveNode else None
+    known = root.graph if type(root) is PrimitiveNode else None
     if known is None or known[:2] != (nr, captures):
         return None
     edges, nodes, numbers, ends, key = known[2:]
