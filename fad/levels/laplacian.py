@@ -196,7 +196,7 @@ def _aux_of(arrays: Iterator[Any], layout: Sequence[Any]) -> list[Any]:
     return [JacobianRows(x, p) if type(p) is RowPattern else x for x, p in zip(held, layout)]
 
 
-def _whole(value: Value, aux: Sequence[Any]) -> list[Any]:
+def _whole(value: Array, aux: Sequence[object]) -> Carried:
     """A Jacobian and a Laplacian, as many as there are, where coordinates have rows too."""
     return [part.rows(value) if type(part) is Coordinates else part for part in aux]
 
