@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fad.arrays.loops import Loop, Mask, parts_of, pull, rows_of, run, select, spread
+from fad.arrays.loops import Loop, Mask, parts_of, pull, rows_of, run
 from fad.core.collector import make_jit
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
@@ -45,6 +45,7 @@ from fad.core.jaxapi import (
     new_primitive,
     run_jaxpr,
 )
+from fad.core.masked import select, spread
 from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs, PyTree
 
 Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotangents that are zero
@@ -278,7 +279,7 @@ def _pullback_jvp(
         all_carries = dependent(loop, all_consts, own[1])
         zeros = [jnp.zeros(a.shape, a.dtype) for a in loop.body.out_avals if is_inexact(a.dtype)]
         places = tuple([is_inexact(a.dtype) for a in loop.body.out_avals])
-        every = spread(carries, cotangents, spread(places, zeros, [None] * len(places)))
+        every = spread(carries, cotangents, spread(places, zeros))
         given = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
         found = curvature_p.bind(
             *primals[:n], *select(all_carries, every), *given,

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.core.jaxapi import run_jaxpr, shaped_array
+from fad.core.masked import select, spread
 from fad.core.types import Array, Aval, JaxProgram, Outputs, PyTree
 
 Mask = tuple[bool, ...]
@@ -53,16 +54,6 @@ class Loop(NamedTuple):
         number = shaped_array((), jnp.dtype("int32"))
         slots = [shaped_array((self.kept, *a.shape), a.dtype) for a in self.body.out_avals]
         return [number, number, *slots]
-
-
-def select(mask: Mask, values: Sequence[T]) -> list[T]:
-    return [v for v, m in zip(values, mask, strict=True) if m]
-
-
-def spread(mask: Mask, some: Sequence[Any], others: Sequence[Array | None]) -> list[Any]:
-    """``others`` with ``some`` in the places of ``mask``."""
-    it = iter(some)
-    return [next(it) if m else o for m, o in zip(mask, others, strict=True)]
 
 
 def parts_of(loop: Loop, values: Sequence[Array | None]) -> tuple[Any, list[Any], list[Any]]:

@@ -43,7 +43,7 @@ def without_leaves(x: MaybeValue, leaves: Sequence[Tensor]) -> MaybeValue:
     if not leaves or not isinstance(x, Tensor) or x.level is not ROOT or not x.requires_grad:
         return x
     made = set(map(id, leaves))
-    return new_tensor(x.value, ROOT) if all([id(t) in made for t in leaves_of(x)]) else x
+    return new_tensor(x.value, ROOT) if all(id(t) in made for t in leaves_of(x)) else x
 
 
 def leaves_of(x: Tensor) -> Iterator[Tensor]:

@@ -207,7 +207,7 @@ class Coordinates(NamedTuple):
 
     first: int
 
-    def rows(self, value: Any) -> JacobianRows:
+    def rows(self, value: Array) -> JacobianRows:
         """The same, of the ``value`` of the coordinates."""
         one = jnp.ones((1, *value.shape), value.dtype)
         return JacobianRows(one, coordinates(self.first, value.shape))

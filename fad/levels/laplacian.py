@@ -170,7 +170,7 @@ class LaplacianLevel(RecordingLevel):
 
     def coordinates(self, value: Array, first: int) -> Tensor:
         """A Tensor whose elements are the coordinates from number ``first`` on."""
-        return self.with_derivatives(value, *[Coordinates(first)][: value.size])
+        return self.with_derivatives(value, *([Coordinates(first)] if value.size else ()))
 
     def unpack(self, x: Operand) -> tuple[Any, ...]:
         """The value of ``x`` at this level, and its Jacobian and Laplacian, where they are not zero."""
@@ -196,7 +196,7 @@ def _aux_of(arrays: Iterator[Any], layout: Sequence[Any]) -> list[Any]:
     return [JacobianRows(x, p) if type(p) is RowPattern else x for x, p in zip(held, layout)]
 
 
-def _whole(value: Value, aux: Sequence[object]) -> list[Any]:
+def _whole(value: Array, aux: Sequence[object]) -> Carried:
     """A Jacobian and a Laplacian, as many as there are, where coordinates have rows too."""
     return [part.rows(value) if type(part) is Coordinates else part for part in aux]
 
@@ -380,10 +380,10 @@ def _by_element(
 
         along = slope(point[i], i)
         bend = inputs[i][2]
-        rows = inputs[i][1].of_ndim(out.ndim)
+        rows = inputs[i][1].of_ndim(out.ndim).map(lambda x: x.astype(out.dtype))  # of a conversion
         total[1] = added(total[1], rows.map(functools.partial(jnp.multiply, along)))
         if bend is not None:
-            total[2] = plus(total[2], along * bend)
+            total[2] = plus(total[2], along * bend.astype(out.dtype))
         for j in differentiated[place:]:
             if depends_on_point(first.jaxpr, [j]):
                 tangent = (jnp.ones_like(point[j]),)

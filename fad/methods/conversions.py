@@ -107,7 +107,9 @@ def _element_size(self: Tensor) -> int:
 # New Tensors of the dtype, and on the device, of this one
 
 
-def _new(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _new(make: Callable[..., Tensor], most: int | None = None) -> Callable[..., Tensor]:
+    """``make``, which takes at ``most`` so many arguments by position (None: any number), as a method."""
+
     def new(
         self: Tensor,
         *args: PyTree,
@@ -115,6 +117,11 @@ def _new(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
         device: DeviceLike | None = None,
         **kwargs: PyTree,
     ) -> Tensor:
+        if most is not None and len(args) > most:
+            raise TypeError(
+                f"new_{make.__name__}: got {len(args)} arguments by position, expected {most}: write "
+                "dtype=..., device=... and requires_grad=... by name"
+            )
         if device is None:
             own = self.device
             device = own if isinstance(own, jax.Device) else None
@@ -138,9 +145,9 @@ MEMBERS: dict[str, object] = {
     "is_same_size": _is_same_size,
     "is_signed": _is_signed,
     "new_empty": _new(functions.empty),
-    "new_full": _new(functions.full),
+    "new_full": _new(functions.full, 2),
     "new_ones": _new(functions.ones),
-    "new_tensor": _new(functions.tensor),
+    "new_tensor": _new(functions.tensor, 1),
     "new_zeros": _new(functions.zeros),
     "resolve_conj": _itself,
     "resolve_neg": _itself,

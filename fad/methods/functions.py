@@ -78,8 +78,11 @@ def asarray(x: PyTree, dtype: DTypeLike | None = None) -> Tensor:
 
 # What all of the following functions take besides.
 _OPTIONS = [
-    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-    for name, default in (("device", None), ("requires_grad", False))
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    for name, default, kind in (
+        ("device", None, "DeviceLike | None"),
+        ("requires_grad", False, "bool"),
+    )
 ]
 
 
@@ -98,7 +101,8 @@ def _maker(make: Callable[..., PyTree]) -> Callable[..., Tensor]:
         return t.requires_grad_() if requires_grad else t
 
     own = inspect.signature(make)
-    made.__signature__ = own.replace(parameters=[*own.parameters.values(), *_OPTIONS])  # type: ignore[attr-defined]
+    parameters = [*own.parameters.values(), *_OPTIONS]
+    made.__signature__ = own.replace(parameters=parameters, return_annotation="Tensor")  # type: ignore[attr-defined]
     return made
 
 

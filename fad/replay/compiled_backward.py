@@ -19,13 +19,13 @@ NOTE [graphs that are kept]
     rows = [autograd.grad(y, x, ct, retain_graph=True) for ct in cts]
 
 To number the nodes of a graph takes longer than the call. So a pass that keeps a graph of operations keeps
-their order too, with the root. The next pass from there has to compare what may have changed since: hooks,
-releases, writes, numbers. Edges of nodes that others lead to cannot change.
+their order too, in the root: in a table of roots, a graph would stay alive that leads back to its root, as by
+``x.grad``. The next pass from there has to compare what may have changed since: hooks, releases, writes,
+numbers. Edges of nodes that others lead to cannot change.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
@@ -61,9 +61,6 @@ Graph: TypeAlias = tuple[dict[Node, Work], Edges, Hashable]
 
 structures = Cache()  # of the passes that are remembered: how often they came, and their programs
 policy = Policy()
-kept: weakref.WeakKeyDictionary[Node, tuple[Any, ...]] = (
-    weakref.WeakKeyDictionary()
-)  # by their roots
 
 
 def backward(
@@ -128,9 +125,7 @@ def _graph(starts: Edges, captures: Edges | None) -> Graph | None:
     None if it cannot be compiled, also if the numbers of the nodes are not an order.
     """
     leaves = () if captures is None else dict(captures)
-    works: dict[Node, Any] = dict.fromkeys(
-        [n for n, _ in starts]
-    )  # in order: ties fall the same each time
+    works: dict[Node, Any] = {n: None for n, _ in starts}  # in order: ties fall the same each time
     stack = list(works)
     while stack:
         node = stack.pop()
@@ -171,10 +166,12 @@ def _keep_graph(
     order: Sequence[Node], starts: Edges, captures: Edges | None, ends: Edges, key: Hashable
 ) -> None:
     """Keep the graph of a pass from one root, but for the root; see NOTE [graphs that are kept]."""
-    nodes = order[1:]
-    if len(starts) == 1 and {node for node, _ in ends} <= set(nodes):
-        (root, nr), numbers = starts[0], [node.sequence_nr for node in order]
-        kept[root] = nr, captures, root.edges, nodes, numbers, ends, key
+    if len(starts) != 1:
+        return
+    (root, nr), nodes = starts[0], order[1:]
+    if type(root) is PrimitiveNode and {n for n, _ in ends} <= set(nodes):
+        numbers = [node.sequence_nr for node in order]
+        root.graph = nr, captures, root.edges, nodes, numbers, ends, key
 
 
 def _kept_graph(starts: Edges, captures: Edges | None) -> Graph | None:
@@ -182,7 +179,7 @@ def _kept_graph(starts: Edges, captures: Edges | None) -> Graph | None:
     if len(starts) != 1:
         return None
     root, nr = starts[0]
-    known = kept.get(root)
+    known = root.graph if type(root) is PrimitiveNode else None
     if known is None or known[:2] != (nr, captures):
         return None
     edges, nodes, numbers, ends, key = known[2:]

@@ -34,9 +34,12 @@ from fad.tape.saving_node import SavingNode
 
 
 class PrimitiveNode(SavingNode):
-    """A recorded call of a Primitive."""
+    """A recorded call of a Primitive.
 
-    __slots__ = ("plan",)
+    ``graph`` is what compiled backward passes from here keep: see NOTE [graphs that are kept].
+    """
+
+    __slots__ = ("graph", "plan")
 
     is_traceable = True
 
@@ -51,6 +54,7 @@ class PrimitiveNode(SavingNode):
     ) -> None:
         self._start(level, edges)
         self.plan = plan
+        self.graph: tuple[Any, ...] | None = None
         # What `_keep` does, without what most calls have none of.
         self.tensors = tensors
         self.values = values

@@ -178,6 +178,7 @@ def part_getter(form: tuple[Hashable, ...], options: Params) -> Primitive:
         return found
 
     def get(x: Array, *values: Array) -> Array:
+        x = _with_flags(form, x)
         starts, sizes, rest = _windows(form, values, x.shape, False)
         read: Callable[..., Array] = _cut(x, starts, sizes).at[rest].get
         return read(**options)

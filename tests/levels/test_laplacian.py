@@ -50,6 +50,14 @@ def test_compiled_code_makes_the_rows_of_coordinates_itself() -> None:
     assert not any([a.shape == (1, *X.shape) for a in entry.fixed])
 
 
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_the_dtype_is_that_of_the_value(dtype: Any) -> None:
+    """A sum of half precision is computed in 32 bits, and converted."""
+    x = X.astype(dtype)
+    for f in (lambda x: fnp.sum(x * x), lambda x: fnp.sum(fnp.sin(x))):
+        assert [r.dtype for r in fad.value_and_laplacian(f)(x)] == [dtype, dtype]
+
+
 def test_only_what_may_not_be_zero_is_computed() -> None:
     with LaplacianLevel() as level:
         x = level.coordinates(X, 0)

@@ -72,6 +72,9 @@ def test_new_tensors_are_of_the_same_kind() -> None:
         assert y.is_leaf and not y.requires_grad
     y = x.new_full((), 2, dtype="float32", device="cpu", requires_grad=True)
     assert y.requires_grad and y.dtype == jnp.float32 and y.device == jax.devices()[0]
+    for call in (lambda: x.new_full((), 2, "float32"), lambda: x.new_tensor(2, "float32")):
+        with pytest.raises(TypeError, match="by position, expected .: write dtype=..., device="):
+            call()
     assert not x.new_tensor(leaf([1.0]) * 2).requires_grad
     lanes = fad.vmap(lambda r: r.new_zeros(2) + r)(jnp.ones((3, 2)))
     assert_close(lanes, jnp.ones((3, 2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 from typing import Any
 
 import jax
@@ -196,3 +197,10 @@ def test_complex_tensors_as_real_ones(torch: Any) -> None:
     ):
         with pytest.raises(fad.errors.ArgumentError, match="must be"):
             wrong()
+
+
+def test_signatures_are_whole():
+    assert str(inspect.signature(fad.ones_like)).replace("'", "") == (
+        "(input: Operand, *, dtype: DTypeLike | None = None, device: DeviceLike | None = None, "
+        "requires_grad: bool = False) -> Tensor"
+    )

@@ -259,6 +259,20 @@ def test_programs_refer_to_no_values():
     assert all(r() is None for r in kept)
 
 
+def test_a_kept_graph_that_leads_back_to_its_root_is_collected():
+    kept = []
+    for _ in range(2):
+        x = leaf(X)
+        fnp.sum(fnp.sin(x) * x).backward(create_graph=True)
+        for _ in range(TIMES):  # a cycle: from the root to x, and from there by its .grad
+            fad.autograd.grad(x.grad, x, fad.tensor(Y), retain_graph=True)
+        kept.append(weakref.ref(x))
+        del x
+    assert hits() > 0
+    gc.collect()
+    assert all(r() is None for r in kept)
+
+
 def test_rules_that_draw_random_numbers_run_node_by_node():
     draw = lambda x, key: x * fad.random.normal(key, x.shape)
     rule = lambda g, x, key: (draw(g, key), None)

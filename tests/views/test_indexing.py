@@ -90,6 +90,8 @@ AT = {  # what `x.at[index]` does with indices that are out of range, or negativ
     "get fill": lambda x: x.at[jnp.array([0, -1, 9])].get(mode="fill", fill_value=2.0),
     "get fill, an int": lambda x: x.at[9].get(mode="fill", fill_value=-0.0),
     "get NaN": lambda x: x.at[jnp.array([1, 9])].get(mode="fill"),
+    "get fill, a bool": lambda x: x[None].at[True, 0, 9].get(mode="fill", fill_value=2.0),
+    "get clip, no bool": lambda x: x.at[False].get(mode="clip"),
     "get clip, a window": lambda x: x[None].at[0:1, 9].get(mode="clip"),
     "apply drop": lambda x: x.at[jnp.array([1, 9])].apply(lambda v: v * v, mode="drop"),
 }
