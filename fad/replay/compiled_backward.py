@@ -46,7 +46,7 @@ from fad.replay.settings import is_small, settings_number
 from fad.replay.states import tree
 from fad.tape.accumulate import ADD
 from fad.tape.graph import AccumulateGrad, Node
-from fad.tape.recorded_node import RecordedNode, spread
+from fad.tape.recorded_node import RecordedNode, for_edges
 from fad.tape.recorder import PrimitiveNode
 from fad.tape.saved import SavedView, versions_of
 
@@ -243,7 +243,7 @@ def _pull_of(plan: VjpPlan, values: Sequence[Any]) -> PullOfNode:
             base = next(rest)
             saved.append(bind(way[0], [base, *islice(rest, way[1])]) if way else base)
         sent = [c for c in cts if c is not None]
-        return spread(bind(plan.vjp(given, wanted), [*saved, *sent]), need)
+        return for_edges(bind(plan.vjp(given, wanted), [*saved, *sent]), need)
 
     return pull
 

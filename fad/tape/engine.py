@@ -27,7 +27,7 @@ from fad.tape.graph import (
 )
 from fad.tape.hooks import call_tensor_hooks
 from fad.tape.node_step import reach_leaf, release_by_hand, step
-from fad.tape.recorded_node import RecordedNode, spread
+from fad.tape.recorded_node import RecordedNode, for_edges
 from fad.tape.recorder import ROOT, PrimitiveNode, level_of
 from fad.tape.running import running
 
@@ -251,7 +251,7 @@ def _run_task(
             ):
                 grads = node.run(cotangents, need, create_graph)
                 if len(grads) != len(need):
-                    grads = spread(grads, need)
+                    grads = for_edges(grads, need)
                 if not keep_graph:
                     node.release_variables()
             else:

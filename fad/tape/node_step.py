@@ -19,7 +19,7 @@ from fad.tape.accumulate import accumulate
 from fad.tape.edges import InputMetadata, sharding_of
 from fad.tape.graph import AccumulateGrad, Node, extra_of
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
-from fad.tape.recorded_node import RecordedNode, spread
+from fad.tape.recorded_node import RecordedNode, for_edges
 from fad.tape.recorder import PrimitiveNode, as_tensor, level_of
 from fad.tape.saved import raise_released
 
@@ -38,7 +38,7 @@ def step(
         cotangents = call_pre_hooks(node, cotangents, create_graph)
     if type(node) is PrimitiveNode:
         if any(need):
-            grads = spread(node.run(cotangents, need, create_graph), need)
+            grads = for_edges(node.run(cotangents, need, create_graph), need)
         elif node.values is None:
             raise_released(node)
         else:
@@ -47,7 +47,7 @@ def step(
         if not keep_graph:
             node.will_release_variables()
         if isinstance(node, RecordedNode):
-            grads = spread(node.run(cotangents, need, create_graph), need)
+            grads = for_edges(node.run(cotangents, need, create_graph), need)
         else:
             grads = _run_by_hand(node, cotangents, create_graph)
         grads = _validated(node, grads)

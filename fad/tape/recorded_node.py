@@ -38,7 +38,7 @@ class RecordedNode(Observable, Node):
                 x = g if isinstance(g, (Tensor, jax.Array)) else as_array(g)
                 cotangents[i] = level.lift(x) if create_graph else level.detach(x)
         need = tuple([e is not None for e in self.edges])
-        grads = spread(self.run(cotangents, need, create_graph), need)
+        grads = for_edges(self.run(cotangents, need, create_graph), need)
         result = tuple([None if g is None else level.lift(g) for g in grads])
         return result[0] if len(result) == 1 else result
 
@@ -61,7 +61,7 @@ class RecordedNode(Observable, Node):
         return None
 
 
-def spread(grads: Sequence[MaybeValue], need: Sequence[bool]) -> Sequence[MaybeValue]:
+def for_edges(grads: Sequence[MaybeValue], need: Sequence[bool]) -> Sequence[MaybeValue]:
     """Gradients for every edge, from gradients for those that are needed alone."""
     if len(grads) == len(need):
         return grads

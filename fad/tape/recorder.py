@@ -27,7 +27,7 @@ from fad.tape.anomaly import remember, watched_call
 from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
 from fad.tape.graph import Node, alias, current_edge, extra_of, gradient_edge
-from fad.tape.recorded_node import node_name, spread
+from fad.tape.recorded_node import for_edges, node_name
 from fad.tape.running import running
 from fad.tape.saved import keep_bases, versions_of
 from fad.tape.saving_node import SavingNode
@@ -119,7 +119,7 @@ class PrimitiveNode(SavingNode):
             found = bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
         else:
             found = bind(plan.vjp(given, wanted), [*saved, *cts])
-        return found if plan.rows is None else spread(found, need)
+        return found if plan.rows is None else for_edges(found, need)
 
     def release_variables(self) -> None:
         if self.values:
