@@ -17,9 +17,9 @@ program also returns one element of each.
 *Operands in one buffer.* An operation that runs alone is compiled for operands in buffers of their own,
 also where it is called on one array twice. In a program, XLA finds that two operands are in one buffer,
 loads from it once, and LLVM can then infer more: that ``x * x`` is not negative, or that two products are
-equal. It contracts other sums of products to fused multiply-adds, and rounds otherwise. In one buffer are
-a value that is an operand twice; what XLA takes for the value as it is, such as ``x.reshape(n, 1)`` or the
-sum over an axis of length 1; and results of equal operations, which it computes once. So values are
+equal. It contracts other sums of products to fused multiply-adds, and rounds otherwise. Two operands are in
+one buffer if they are one value; if XLA takes one for the other as it is, such as ``x.reshape(n, 1)`` or the
+sum over an axis of length 1; and if equal operations give them, which it computes once. So values are
 numbered, equal numbers for what may be in one buffer, and where an operation gets a number twice, a
 copy is made. (To copy all operands but the first, without numbers, takes up to 1.6 times as long.)
 """

@@ -186,14 +186,14 @@ def _layout(aux: Sequence[object]) -> tuple[RowPattern | Coordinates | None, ...
 
 def _arrays(aux: Sequence[object]) -> list[Any]:
     """What is not static in a Jacobian and a Laplacian."""
-    held = [part for part in aux if type(part) is not Coordinates]
-    return [part.array if type(part) is JacobianRows else part for part in held]
+    parts = [part for part in aux if type(part) is not Coordinates]
+    return [part.array if type(part) is JacobianRows else part for part in parts]
 
 
 def _aux_of(arrays: Iterator[Any], layout: Sequence[Any]) -> list[Any]:
     """A Jacobian and a Laplacian, as many as there are, of a `_layout`."""
-    held = [p if type(p) is Coordinates else next(arrays) for p in layout]
-    return [JacobianRows(x, p) if type(p) is RowPattern else x for x, p in zip(held, layout)]
+    parts = [p if type(p) is Coordinates else next(arrays) for p in layout]
+    return [JacobianRows(x, p) if type(p) is RowPattern else x for x, p in zip(parts, layout)]
 
 
 def _whole(value: Array, aux: Sequence[object]) -> Carried:

@@ -57,7 +57,8 @@ PullOfNode = Callable[[Sequence[Operand], MaybeValues, Sequence[bool]], MaybeVal
 # What one node does: its key, its operands, and its `Part`, or what a `PrimitiveNode` has saved.
 Work = tuple[Sequence[Hashable], Sequence[Any], Any]
 _OF_LEAF: Work = ((-3,), (), None)
-Graph: TypeAlias = tuple[dict[Node, Work], Edges, Hashable]
+# What the nodes of a pass do, where its gradients go, and a key of both.
+Structure: TypeAlias = tuple[dict[Node, Work], Edges, Hashable]
 
 structures = Cache()  # of the passes that are remembered: how often they came, and their programs
 policy = Policy()
@@ -119,8 +120,8 @@ def backward(
 # The graph of a pass
 
 
-def _graph(starts: Edges, captures: Edges | None) -> Graph | None:
-    """What the nodes of a pass do, latest first; where its gradients go; and a key: equal ones mean the same.
+def _graph(starts: Edges, captures: Edges | None) -> Structure | None:
+    """The structure of a pass, its nodes latest first; equal keys mean the same pass.
 
     None if it cannot be compiled, also if the numbers of the nodes are not an order.
     """
@@ -174,7 +175,7 @@ def _keep_graph(
         root.graph = nr, captures, root.edges, nodes, numbers, ends, key
 
 
-def _kept_graph(starts: Edges, captures: Edges | None) -> Graph | None:
+def _kept_graph(starts: Edges, captures: Edges | None) -> Structure | None:
     """`_graph`, if that was kept and has not changed."""
     if len(starts) != 1:
         return None

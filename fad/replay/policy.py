@@ -179,7 +179,7 @@ class Policy:
     def program(
         self, ending: Ending, path: Sequence[State], make: Make, *, now: bool, new: bool, long: bool
     ) -> Program | str:
-        """A program, the first, of a stretch that has ended like this; or why its operations run one by one.
+        """The first program of a stretch that has ended like this; or why its operations run one by one.
 
         Arguments:
             path: its states.
