@@ -41,6 +41,7 @@ from typing import Any
 
 import numpy as np
 
+from fad.core.avals import SCALARS
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
 from fad.core.level import MODES, Level, bodies, state
@@ -135,11 +136,12 @@ class Buffer:
 
     def place(self, a: Any) -> int | None:
         """The place of an argument that has none; None if it cannot be an input."""
-        value = a
-        if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
-            value = a if a._requires_grad else a._value
-        if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
-            a = copied(value)  # the memory may be written to before it is used again
+        if type(a) not in SCALARS:
+            value = a
+            if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
+                value = a if a._requires_grad else a._value
+            if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
+                a = copied(value)  # the memory may be written to before it is used again
         given = look(a, self.level)
         return None if given is None else self.add(given)
 
@@ -172,10 +174,10 @@ class Buffer:
         self.busy = True
         try:
             at = next_state(self, op, args, own)
-            if not isinstance(at, str):
-                level, first, outs = ROOT if at.untracked else self.level, at.first, []
+            if type(at) is State:
+                level, outs = ROOT if at.untracked else self.level, []
                 for k, aval in enumerate(at.avals):
-                    t = lazy_tensor(level, Lazy(aval, self, first + k), at.requires[k], k)
+                    t = lazy_tensor(level, Lazy(aval, self, at.first + k), at.requires[k], k)
                     outs.append(t)
                 if at.untracked:
                     for t in outs:
@@ -183,7 +185,7 @@ class Buffer:
                 if not self.done:
                     self.outputs += outs
                     self.path.append(at)
-                    out = t if at.single else tuple(outs)
+                    out = outs[0] if at.single else tuple(outs)
         finally:
             self.busy = False
             if out is None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from fad.core import jaxapi
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import is_borrowed
+from fad.core.caches import Table
 from fad.core.tensor import Meta, Tensor, lazy_tensor, storage_of
 from fad.core.types import Value
 from fad.replay.settings import aval_id, is_small
@@ -24,7 +25,7 @@ class Input(NamedTuple):
     """An input of a trace: the argument, its parts one level down, and what the guard compares.
 
     ``layout`` is that of `Level.layout`, or `FOREIGN`; ``version`` how often it had been changed
-    in place.
+    in place. ``code`` is the guard code: in keys of states that of a new input stands before its place.
     """
 
     argument: Any
@@ -32,11 +33,7 @@ class Input(NamedTuple):
     aval: Any
     layout: Hashable
     version: int
-
-    @property
-    def code(self) -> tuple[int, Hashable]:
-        """The guard code: in keys of states that of a new input stands before its place."""
-        return aval_id(self.aval), self.layout
+    code: tuple[int, Hashable]
 
 
 # What can be an input
@@ -94,12 +91,10 @@ def _is_place_to_begin(t: Tensor) -> bool:
 
 def look(a: Any, own: RecordingLevel) -> Input | None:
     """What is known of a new input of a trace of the level ``own``; None if it cannot be one."""
-    kind = type(a)
-    if kind in SCALARS:  # there are many of them
-        value = constant(a)
-        return Input(a, (value,), value.aval, FOREIGN, 0) if is_small(value) else None
+    if type(a) in SCALARS:
+        return _look_at_scalar(a)
     value, version = a, version_at(a)
-    if kind is Tensor:
+    if type(a) is Tensor:
         level = a._level
         if version < 0:
             return None  # made in inference mode: recording it is an error
@@ -112,18 +107,33 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
                 parts = own.parts(a)
                 if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
                     return None
-                return Input(a, parts, own.aval(a), own.layout(a), version)
+                aval, layout = own.aval(a), own.layout(a)
+                return Input(a, parts, aval, layout, version, (aval_id(aval), layout))
             value = a._value
         elif level is ROOT and not a._requires_grad:
             value = a._value if a._lazy is None else a
         elif level.id >= own.id:
             return None  # of an inner level, which gets the call
     if type(value) is jaxapi.array_type:
-        if not is_small(value) or is_borrowed(value):
-            return None
-        return Input(a, (value,), value.aval, FOREIGN, version)
-    aval = small_aval(value)
-    return None if aval is None else Input(a, (value,), aval, FOREIGN, version)
+        aval = value.aval if is_small(value) and not is_borrowed(value) else None
+    else:
+        aval = small_aval(value)
+    if aval is None:
+        return None
+    return Input(a, (value,), aval, FOREIGN, version, (aval_id(aval), FOREIGN))
+
+
+_scalars = Table(4096)  # inputs that are Python scalars, by the `id` of their constants
+
+
+def _look_at_scalar(a: Any) -> Input | None:
+    value = constant(a)
+    known: Input | None = _scalars.get(id(value))
+    if known is None and is_small(value):
+        aval = value.aval
+        known = Input(a, (value,), aval, FOREIGN, 0, (aval_id(aval), FOREIGN))
+        _scalars.put(id(value), known)
+    return known if known is None or known.argument is a else Input(a, *known[1:])
 
 
 # Versions, and handles for what a Tensor was
@@ -149,6 +159,17 @@ class Past(Meta):
         self.storage = storage_of(owner)
         self.owner = weakref.ref(owner)
         self.version = version
+
+
+class OwnReference(weakref.ref[Tensor]):
+    """A weak reference of replay to a Tensor, which it does not write to."""
+
+    __slots__ = ()
+
+
+def has_foreign_references(t: Tensor) -> bool:
+    """Whether there are weak references to ``t`` with which others may write to it."""
+    return any([type(r) is not OwnReference for r in weakref.getweakrefs(t)])
 
 
 def owner_of(t: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Programs: the operations of a trace as one operation; and the thread that compiles them.
+"""Programs: the operations of a trace as one operation.
 
 NOTE [programs]
 
@@ -8,18 +8,13 @@ operations are bound one by one, and each level does with them what it does with
 nothing that a program computes can differ from what its operations compute, its derivatives
 included; inside of the program of an outer level it is part of that.
 
-XLA compiles in a thread of its own, outside of the GIL. Until a program is ready its operations
-run one by one.
+Most are compiled in the background (`fad.core.background`). Until a program is ready its operations run one
+by one.
 """
 
 from __future__ import annotations
 
-import atexit
-import collections
 import dataclasses
-import os
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -28,15 +23,13 @@ import numpy as np
 
 from fad.core import exact_programs, jaxapi, trees
 from fad.core.avals import struct_of
+from fad.core.background import worker
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import without_collector
 from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
-from fad.core.pace import pace
 from fad.core.types import Operand, Outputs, PyTree
 from fad.replay.policy import at_once
-
-LONGEST_QUEUE = 256  # programs queued for compiling; others are submitted again at a later call
 
 
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -133,79 +126,3 @@ class Program:
 
 observable(Program, "execute", "program")
 observable(Program, "compile", "compilation")
-
-
-class _Worker:
-    """One thread for all, which compiles what is queued, in order."""
-
-    def __init__(self) -> None:
-        self._reset()
-        atexit.register(self.stop)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=lambda: self.compiling.acquire(),
-                after_in_parent=lambda: self.compiling.release(),
-                after_in_child=lambda: self._reset(stopped=True),
-            )
-
-    def _reset(self, stopped: bool = False) -> None:
-        """Begin anew; ``stopped`` in a forked child: the threads of XLA do not exist there."""
-        self.changed = threading.Condition()
-        self.compiling = threading.RLock()  # held while the thread compiles, and by forks
-        self.queue: collections.deque[tuple[weakref.ref[Program], Any]] = collections.deque()
-        self.thread: threading.Thread | None = None
-        self.busy = 0
-        self.stopped = stopped
-
-    def submit(self, program: Program, avals: Sequence[Any]) -> bool:
-        """Have a program compiled for arrays of these avals; False if that cannot be."""
-        with self.changed:
-            if self.stopped or len(self.queue) >= LONGEST_QUEUE:
-                return False
-            if self.thread is None:
-                thread = threading.Thread(target=self._work, name="fad-compile", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # there are too many, or the process ends
-                    return False
-                self.thread = thread
-            self.queue.append((weakref.ref(program), avals))
-            self.busy += 1
-            self.changed.notify_all()
-        return True
-
-    def _work(self) -> None:
-        pace.yields = True
-        while True:
-            with self.changed:
-                self.changed.wait_for(lambda: self.queue or self.stopped)
-                if self.stopped:
-                    return
-                reference, avals = self.queue.popleft()
-            program = reference()
-            try:
-                if program is not None:
-                    with self.compiling:
-                        program.compile(avals)
-            finally:
-                del program
-                with self.changed:
-                    self.busy -= 1
-                    self.changed.notify_all()
-
-    def wait(self) -> None:
-        """Wait until everything that is queued has been compiled."""
-        with self.changed:
-            self.changed.wait_for(lambda: not self.busy or self.stopped)
-
-    def stop(self) -> None:
-        """Finish the program that is being compiled, and no other: the process ends."""
-        with self.changed:
-            self.stopped = True
-            self.queue.clear()
-            self.changed.notify_all()
-        if self.thread is not None and self.thread is not threading.current_thread():
-            self.thread.join()
-
-
-worker = _Worker()

@@ -19,14 +19,13 @@ from __future__ import annotations
 import collections
 import itertools
 import threading
-import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fad.core.level import Level
 from fad.core.tensor import Lazy, Meta, Storage, Tensor, lazy_tensor, take_over
 from fad.core.types import Mask, MaybeValue, MaybeValues, PyTree, Value
-from fad.replay.inputs import Input, parts_below, version_at
+from fad.replay.inputs import Input, OwnReference, parts_below, version_at
 from fad.replay.outcomes import made_of
 from fad.replay.states import origin_of
 from fad.replay.stretch import Cells, Places, Stretch
@@ -61,8 +60,7 @@ class ProgramNode(RecordedNode):
         self._edges: Sequence[tuple[Node, int]] | None = None  # made when they are asked for
         self.stretch: Stretch | None = stretch
         self.places = places
-        self.outputs = [weakref.ref(trace.outputs[k]) for k in places]
-        self.on_values: bool = trace.on_values
+        self.outputs = [OwnReference(trace.outputs[k]) for k in places]
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
         stretch.keep_states(trace.outputs)
@@ -111,7 +109,7 @@ class ProgramNode(RecordedNode):
         return self.operations
 
     def _record(
-        self, stretch: Stretch, references: Sequence[weakref.ref[Tensor]]
+        self, stretch: Stretch, references: Sequence[OwnReference]
     ) -> list[tuple[Node, int]]:
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
         for nr, (k, reference) in enumerate(zip(self.places, references, strict=True)):
@@ -194,7 +192,7 @@ class ProgramNode(RecordedNode):
 
         program = ending.program = ending.program or stretch.program(pull)
         cts = [c for c in (*cotangents, *arrived) if c is not None]
-        values = [*parts_of(stretch.inputs, self.on_values), *cts]
+        values = [*stretch.parts, *cts]
         stretch.trace.policy.have_ready(program, values)  # if not, its operations run one by one
         found = iter(program(values)[0])
         if not keep_graph:

@@ -228,9 +228,9 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     return tree.remember(before.next, key, lambda: at)
 
 
-def referenced(values: Sequence[object]) -> list[int]:
-    """The places of the values that something refers to, besides this list."""
-    return [k for k, count in enumerate(_references(values)) if count > _ALONE]
+def referenced(values: Sequence[object], known: int = 0) -> list[int]:
+    """The places of the values that something refers to, besides this list and ``known`` others."""
+    return [k for k, count in enumerate(_references(values)) if count > _ALONE + known]
 
 
 def _references(values: Sequence[object]) -> list[int]:

@@ -7,17 +7,26 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
+from fad.core.avals import SCALARS
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.tensor import Lazy, Storage, Tensor, has_value, lazy_tensor, take_over
-from fad.core.types import Operand, PyTree
+from fad.core.types import Operand, PyTree, Value
 from fad.errors import LevelError
 from fad.replay.buffer import execute
-from fad.replay.inputs import Input, Past, as_captured, handle_of, outer_level_defers, owner_of
+from fad.replay.inputs import (
+    Input,
+    Past,
+    as_captured,
+    handle_of,
+    has_foreign_references,
+    outer_level_defers,
+    owner_of,
+)
 from fad.replay.outcomes import made_of
 from fad.replay.policy import TIMES
 from fad.replay.program import Program
 from fad.replay.settings import in_context
-from fad.replay.states import State, tree
+from fad.replay.states import State, referenced, tree
 from fad.replay.writes import note_written
 from fad.tape.recorder import ROOT, PrimitiveNode
 
@@ -60,8 +69,9 @@ class Stretch:
     """What a trace has now: operations, one after the other, by the states after them, and their inputs.
 
     ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
-    ``variables`` are the numbers of the inputs that require grad at the level. ``views`` has the states of
-    the outputs that are views and saved, if its program has a node.
+    ``variables`` are the numbers of the inputs that require grad at the level. ``parts`` are those of all
+    inputs, once its program runs. ``views`` has the states of the outputs that are views and saved, if that
+    has a node.
     """
 
     trace: Trace
@@ -69,6 +79,7 @@ class Stretch:
     inputs: list[Input]
     variables: Places
     views: dict[int, Past] = dataclasses.field(default_factory=dict)
+    parts: Sequence[Value] = ()
 
     @classmethod
     def of(cls, trace: Trace) -> Stretch:
@@ -79,7 +90,9 @@ class Stretch:
     def without_values(self) -> Stretch:
         """The same, without the values of its inputs: a backward pass has freed them."""
         inputs = [
-            Input(g.argument if g.layout is True else None, (), g.aval, g.layout, g.version)
+            g
+            if type(g.argument) in SCALARS
+            else Input(g.argument if g.layout is True else None, (), *g[2:])
             for g in self.inputs
         ]
         return Stretch(self.trace, self.path, inputs, self.variables, self.views)
@@ -99,11 +112,15 @@ class Stretch:
         return found
 
     def keep_states(self, outputs: Sequence[Tensor]) -> None:
-        """Keep the states of what may be written to later: of inputs with a node, and of saved views."""
-        for k in self.variables:
-            given = self.inputs[k]
-            a = given.argument
-            if a._node is not None and type(a.meta) is not Past:
+        """Keep the states of what may be written to later: of inputs with a node, and of what is saved."""
+        arguments = [self.inputs[k].argument for k in self.variables]
+        shared = referenced(arguments, known=1)  # not by their `Input` alone
+        for i, k in enumerate(self.variables):
+            a = arguments[i]
+            if a._node is None or type(a.meta) is Past:
+                continue
+            if i in shared or a.meta is not None or has_foreign_references(a):
+                given = self.inputs[k]
                 self.inputs[k] = Input(handle_of(a, given.version), *given[1:])
         for k in self.passed(None, self.variables)[1]:
             meta = outputs[k].meta if k >= 0 else None

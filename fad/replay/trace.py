@@ -207,7 +207,7 @@ class Trace(Writes):
         if isinstance(program, str):
             self.why = program
             return None
-        parts = parts_of(stretch.inputs, self.on_values)
+        parts = stretch.parts = parts_of(stretch.inputs, self.on_values)
         if not policy.have_ready(program, parts):
             self.why = "its program is being compiled"
             return None

@@ -213,17 +213,17 @@ def _run_task(
     heapq.heapify(ready)
     tie = len(buffers)
     before = (state.watermark, running.task, running.current, running.need)
-    running.task = task
-    if create_graph:
-        state.watermark = state.base_watermark
-    else:
-        # At the levels of the eager tape hooks and rules compute without recording. At others they
-        # cannot: what they compute is part of the levels below, and nothing of their own level is
-        # tracked here anyway.
-        tape = [(n.level or level_of(n)).tape_id for n in starts]
-        if min(tape, default=ROOT.id) >= ROOT.id:
-            state.watermark = max(state.watermark, ROOT.id, *tape)
     try:
+        running.task = task
+        if create_graph:
+            state.watermark = state.base_watermark
+        else:
+            # At the levels of the eager tape hooks and rules compute without recording. At others they
+            # cannot: what they compute is part of the levels below, and nothing of their own level is
+            # tracked here anyway.
+            tape = [(n.level or level_of(n)).tape_id for n in starts]
+            if min(tape, default=ROOT.id) >= ROOT.id:
+                state.watermark = max(state.watermark, ROOT.id, *tape)
         while ready:
             node = heapq.heappop(ready)[2]
             cotangents = buffers.pop(node)
