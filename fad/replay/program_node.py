@@ -174,7 +174,8 @@ class ProgramNode(RecordedNode):
         outputs = {nr for nr, c in enumerate(cotangents) if c is not None}
         if not outputs:
             return list(arrived)
-        if self.stretch is not None and not self.is_runnable(outputs):
+        attended = running.task.attended and self.stretch is not None
+        if attended and not self.is_runnable(outputs):
             # A hook of this very pass has freed a part of it, or written to what it has saved: single nodes
             # raise the error.
             edges = [e for e, n in zip(self.edges, need, strict=True) if n]

@@ -56,9 +56,13 @@ UNIT_COTANGENT.dependence = lambda mask: (False,)
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class _Task:
-    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
+    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes.
+
+    ``attended``: a hook or a rule in Python may have run in it.
+    """
 
     depth: int
+    attended: bool = False
     callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
 
@@ -288,6 +292,7 @@ def _end(
         hooked = meta is not None and bool(meta.hooks)
     else:
         hooked = not runs and node.extra is not None
+    running.task.attended |= hooked
     return call_tensor_hooks(node, cotangents, create_graph) if hooked else cotangents
 
 
@@ -301,6 +306,9 @@ def _attended(
     keep_graph: bool,
 ) -> Sequence[MaybeValue]:
     """What any node gives for its edges: it may be watched, or a leaf or a program, or have hooks."""
+    if node.is_program:
+        return _run_program(node, graph, cotangents, need, buffers, keep_graph)
+    running.task.attended = True
     if type(node) is AccumulateGrad:
         if anomaly.nodes:
             watched_node(reach_leaf, node, cotangents, create_graph)
@@ -308,8 +316,6 @@ def _attended(
             reach_leaf(node, cotangents, create_graph)
         return ()
     grads: Sequence[MaybeValue]
-    if node.is_program:
-        return _run_program(node, graph, cotangents, need, buffers, keep_graph)
     if anomaly.nodes:
         grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
     else:
