@@ -269,7 +269,7 @@ def test_an_excuse_holds(name: str, request: pytest.FixtureRequest) -> None:
             assert any(raises_in_jax(name, args, two) for two in ORDERS[3:])
 
 
-@pytest.mark.sweep("name", NAMES, sample=6)
+@pytest.mark.sweep("name", NAMES, sample=4)
 def test_an_operation_on_data_of_both_widths(name: str, request: pytest.FixtureRequest) -> None:
     """In 64 bits, of arguments every other one in 32: values and derivatives are JAX's, dtypes too."""
     args = arguments(name, request.config.getoption("--seed"))

@@ -79,7 +79,9 @@ def test_a_write_to_a_saved_value_is_an_error_by_default(program: Program) -> No
         fad.grad(loss(program))(dict(DIFFERENTIABLE)[program])
 
 
-@by_name
+@pytest.mark.sweep(
+    "program, at", DIFFERENTIABLE, sample=8, ids=lambda p: getattr(p, "__name__", "")
+)
 def test_lanes_of_vmap(program: Program, at: float) -> None:
     points = jnp.array([at, at * 1.01, at * 0.99])
     outs = as_tuple(fad.vmap(lambda p: program(fnp, p))(points))
@@ -89,7 +91,7 @@ def test_lanes_of_vmap(program: Program, at: float) -> None:
 
 
 @pytest.mark.sweep(
-    "program, at", DIFFERENTIABLE, sample=7, ids=lambda p: getattr(p, "__name__", "")
+    "program, at", DIFFERENTIABLE, sample=5, ids=lambda p: getattr(p, "__name__", "")
 )
 def test_gradients_of_lanes(program: Program, at: float) -> None:
     points = jnp.array([at, at * 1.01])
@@ -100,7 +102,7 @@ def test_gradients_of_lanes(program: Program, at: float) -> None:
 
 
 @pytest.mark.sweep(
-    "program, at", DIFFERENTIABLE, sample=4, ids=lambda p: getattr(p, "__name__", "")
+    "program, at", DIFFERENTIABLE, sample=3, ids=lambda p: getattr(p, "__name__", "")
 )
 def test_tangent_jit_and_tape(program: Program, at: float) -> None:
     f, x = loss(program), jnp.float32(at)
