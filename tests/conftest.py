@@ -97,7 +97,7 @@ _key, _ir = cache_key.get, mlir.ir
 
 def _key_without_names(module: Any, *args: Any, **kwargs: Any) -> str:
     with module.context:
-        program = module.operation.clone()
+        program = module.operation.clone(ip=False)  # not into a module that is being made
         program.attributes["sym_name"] = _ir.StringAttr.get("program")
         for function in program.regions[0].blocks[0]:
             if "res_attrs" in function.attributes:
