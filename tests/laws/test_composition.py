@@ -127,7 +127,7 @@ def test_pairs_agree_with_jax(names: Names, full: bool) -> None:
         check(kind, names)
 
 
-@pytest.mark.sweep("at", range(len(LONG)), sample=24, ids=lambda i: joined(LONG[i]))
+@pytest.mark.sweep("at", range(len(LONG)), sample=16, ids=lambda i: joined(LONG[i]))
 def test_long_sequences_agree_with_jax(at: int, full: bool) -> None:
     # One kind of Function each; with --full, all kinds.
     for kind in KINDS if full else [list(KINDS)[at % len(KINDS)]]:

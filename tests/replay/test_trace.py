@@ -278,7 +278,7 @@ def test_gradients_are_as_without_replay(name):
 CASES = list(itertools.product(FUNCTIONS, [t for t in TRANSFORMS if t != "grad"]))
 
 
-@pytest.mark.sweep("case", CASES, sample=36, ids="-".join)
+@pytest.mark.sweep("case", CASES, sample=30, ids="-".join)
 def test_transforms_are_as_without_replay(case):
     replayed = True if case[0] == "a_net" and case[1] != "linearize" else None
     law(run(*case), replayed, calls=4, modes=one_mode(*case))
