@@ -242,7 +242,8 @@ def test_a_model_that_can_be_called_is_data_where_data_stands(name: str) -> None
     def total(program: Fn, m: Affine) -> Any:
         return sum((x * x).sum() for x in jax.tree.leaves(program(m)))
 
-    slope = jax.jacfwd(lambda m: total(functools.partial(program, jax.lax, linalg), m))(arrays)
+    in_jax = functools.partial(total, functools.partial(program, jax.lax, linalg))
+    slope = jax.jit(jax.jacfwd(in_jax))(arrays)
     for transform in (fad.grad, fad.jacfwd):
         found = transform(functools.partial(total, in_fad))(tensors)
         assert_close(jax.tree.leaves(found), jax.tree.leaves(slope))

@@ -108,7 +108,7 @@ STACKS: dict[str, Function] = {
 PAIRS = list(itertools.product(STACKS, LOOPS))
 
 
-@pytest.mark.sweep("pair", PAIRS, sample=5, ids=" of ".join)
+@pytest.mark.sweep("pair", PAIRS, sample=4, ids=" of ".join)
 def test_writes_in_a_body_are_those_of_python(pair: tuple[str, str]) -> None:
     stack, loop = STACKS[pair[0]], cubes(LOOPS[pair[1]])
     expected = stack(lambda u, r: cubes(in_python)(u, r, 4))
@@ -165,7 +165,7 @@ BATCHED: dict[str, Function] = {
 BATCHED_PAIRS = list(itertools.product(BATCHED, LOOPS))
 
 
-@pytest.mark.sweep("pair", BATCHED_PAIRS, sample=3, ids=" of ".join)
+@pytest.mark.sweep("pair", BATCHED_PAIRS, sample=2, ids=" of ".join)
 def test_lanes_take_the_steps_that_they_take_alone(pair: tuple[str, str]) -> None:
     stack, loop = BATCHED[pair[0]], cubes(LOOPS[pair[1]])
     assert_close(stack(loop, fad.vmap), stack(cubes(in_python), row_by_row), rtol=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -68,34 +69,55 @@ CUBES = [
 CUBES += [(jaxed(F), k) for F, k in CUBES]
 
 
+TWO_ROWS = jnp.stack([X, Y])
+
+
+@functools.cache
+def of_cubes(k):
+    """Derivatives of a cube that are scaled by k, by JAX; one program: faster."""
+    j = scaled(cube, k)
+    total = lambda x: (j(x) * V).sum()
+    slope = jax.grad(total)
+
+    @jax.jit
+    def all_of_them(x, v, rows):
+        return (
+            slope(x),
+            jax.jvp(j, (x,), (v,)),
+            jax.jacfwd(slope)(x),
+            jax.jacfwd(jax.jacfwd(total))(x),
+            jax.vmap(slope)(rows),
+            jax.grad(lambda x: (jax.vmap(j, 1, 1)(x) * v).sum())(rows),
+            jax.jvp(j, (rows,), (rows,)),
+        )
+
+    return all_of_them(X, V, TWO_ROWS)
+
+
 @pytest.mark.sweep("case", CUBES, sample=7, ids=lambda case: case[0].__name__)
 def test_missing_rules_are_derived_from_those_that_are_there(case):
     F, k = case
-    j = scaled(cube, k)
-    total, total_j = (lambda x: (F.apply(x) * V).sum()), (lambda x: (j(x) * V).sum())
+    total = lambda x: (F.apply(x) * V).sum()
+    slope, along, reverse, forward, of_rows, of_all, along_rows = of_cubes(k)
     assert_close(F.apply(X), cube(X))
-    assert_close(fad.grad(total)(X), jax.grad(total_j)(X))
-    assert_close(fad.jvp(F.apply, (X,), (V,)), jax.jvp(j, (X,), (V,)))
+    assert_close(fad.grad(total)(X), slope)
+    assert_close(fad.jvp(F.apply, (X,), (V,)), along)
     x = leaf(X)
     total(x).backward()
-    assert_close(x.grad, jax.grad(total_j)(X))
+    assert_close(x.grad, slope)
     # Second order differentiates the rules themselves, in each mode.
-    assert_close(fad.jacfwd(fad.grad(total))(X), jax.jacfwd(jax.grad(total_j))(X))
-    assert_close(fad.jacrev(fad.grad(total))(X), jax.jacfwd(jax.grad(total_j))(X))
-    assert_close(fad.jacfwd(fad.jacfwd(total))(X), jax.jacfwd(jax.jacfwd(total_j))(X))
-    assert_close(fad.jacrev(fad.jacfwd(total))(X), jax.jacfwd(jax.jacfwd(total_j))(X))
+    assert_close(fad.jacfwd(fad.grad(total))(X), reverse)
+    assert_close(fad.jacrev(fad.grad(total))(X), reverse)
+    assert_close(fad.jacfwd(fad.jacfwd(total))(X), forward)
+    assert_close(fad.jacrev(fad.jacfwd(total))(X), forward)
     # vmap inside and outside keeps them.
-    rows = jnp.stack([X, Y])
-    assert_close(fad.vmap(F.apply)(rows), cube(rows))
-    assert_close(fad.vmap(fad.grad(total))(rows), jax.vmap(jax.grad(total_j))(rows))
-    assert_close(
-        fad.grad(lambda x: (fad.vmap(F.apply, 1, 1)(x) * V).sum())(rows),
-        jax.grad(lambda x: (jax.vmap(j, 1, 1)(x) * V).sum())(rows),
-    )
-    assert_close(fad.jvp(fad.vmap(F.apply), (rows,), (rows,)), jax.jvp(j, (rows,), (rows,)))
+    assert_close(fad.vmap(F.apply)(TWO_ROWS), cube(TWO_ROWS))
+    assert_close(fad.vmap(fad.grad(total))(TWO_ROWS), of_rows)
+    assert_close(fad.grad(lambda x: (fad.vmap(F.apply, 1, 1)(x) * V).sum())(TWO_ROWS), of_all)
+    assert_close(fad.jvp(fad.vmap(F.apply), (TWO_ROWS,), (TWO_ROWS,)), along_rows)
     push = lambda x, t: fad.jvp(F.apply, (x,), (t,))[1]
-    assert_close(fad.vmap(push)(rows, rows), jax.jvp(j, (rows,), (rows,))[1])
-    assert_close(fad.grad(fad.checkpoint(total))(X), jax.grad(total_j)(X))
+    assert_close(fad.vmap(push)(TWO_ROWS, TWO_ROWS), along_rows[1])
+    assert_close(fad.grad(fad.checkpoint(total))(X), slope)
 
 
 def test_a_rule_taken_back_by_none_is_derived_again():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,6 +35,12 @@ MODES = ("background", "at once")
 def one_mode(*names: str) -> list[str]:
     """One of `MODES` for a case of a sweep: about half of the cases are in each."""
     return [MODES[zlib.crc32("".join(names).encode()) % 2]]
+
+
+def modes_of(*names: str) -> Sequence[str]:
+    """Both of `MODES` with --full; else the one that `one_mode` has for the case."""
+    full = hypothesis.settings.get_current_profile_name() == "full"
+    return MODES if full else one_mode(*names)
 
 
 NESTED_TRANSFORMS: dict[str, Callable[[Any], Any]] = {

@@ -127,7 +127,7 @@ def test_pairs_agree_with_jax(names: Names, full: bool) -> None:
         check(kind, names)
 
 
-@pytest.mark.sweep("at", range(len(LONG)), sample=24, ids=lambda i: joined(LONG[i]))
+@pytest.mark.sweep("at", range(len(LONG)), sample=16, ids=lambda i: joined(LONG[i]))
 def test_long_sequences_agree_with_jax(at: int, full: bool) -> None:
     # One kind of Function each; with --full, all kinds.
     for kind in KINDS if full else [list(KINDS)[at % len(KINDS)]]:
@@ -211,8 +211,9 @@ def test_an_inner_derivative_may_close_over_the_outer_variable(outer: str, inner
     x = jnp.array([0.4, 0.9])
     kinds = list(KINDS.values())
     at = DERIVATIVES.index(outer) + DERIVATIVES.index(inner)
+    expected = jax.jit(nested(product, "jax"))(x)
     for function in (kinds[at % len(kinds)], kinds[(at + 3) % len(kinds)]):
-        assert_close(nested(function.apply, "fad")(x), nested(product, "jax")(x))
+        assert_close(nested(function.apply, "fad")(x), expected)
 
 
 CONSTANT = transforms(lambda xp: xp.sum, lambda xp: xp.ones_like)
@@ -384,12 +385,12 @@ def test_forward_mode_through_a_function_with_only_a_vjp() -> None:
     # A worked number: dr = (3 * 1 + 4 * 0.5) / 5 = 1, d(angle) = (3 * 0.5 - 4 * 1) / 25 = -0.1
     np.testing.assert_allclose(got[1]["r"][0], 1.0, rtol=1e-6)
     np.testing.assert_allclose(got[1]["angle"][0], -0.1, rtol=1e-6)
-    assert_close(fad.jacfwd(Polar.apply)(point), jax.jacfwd(polar)(point))
-    assert_close(
-        fad.jacfwd(fad.jacrev(Polar.apply))(point), jax.jacfwd(jax.jacrev(polar))(point), rtol=1e-3
-    )
+    assert_close(fad.jacfwd(Polar.apply)(point), jax.jit(jax.jacfwd(polar))(point))
+    second = jax.jit(jax.jacfwd(jax.jacrev(polar)))(point)
+    assert_close(fad.jacfwd(fad.jacrev(Polar.apply))(point), second, rtol=1e-3)
+    along = lambda p: jax.jvp(polar, (p,), (tangent,))[1]
     assert_close(
         fad.jvp(lambda p: fad.jvp(Polar.apply, (p,), (tangent,))[1], (point,), (tangent,))[1],
-        jax.jvp(lambda p: jax.jvp(polar, (p,), (tangent,))[1], (point,), (tangent,))[1],
+        jax.jit(lambda p: jax.jvp(along, (p,), (tangent,))[1])(point),
         rtol=1e-3,
     )

@@ -205,7 +205,7 @@ def _room() -> Iterator[None]:
         jax.clear_caches()
 
 
-@pytest.mark.sweep("name", NAMES, sample=4)
+@pytest.mark.sweep("name", NAMES, sample=3)
 def test_a_derived_operation_obeys_the_laws(name: str, request: pytest.FixtureRequest) -> None:
     args = arguments(name, request.config.getoption("--seed"))
     assert args is not None, f"write a row for {name} in operation_arguments.py"
@@ -269,7 +269,7 @@ def test_an_excuse_holds(name: str, request: pytest.FixtureRequest) -> None:
             assert any(raises_in_jax(name, args, two) for two in ORDERS[3:])
 
 
-@pytest.mark.sweep("name", NAMES, sample=6)
+@pytest.mark.sweep("name", NAMES, sample=3)
 def test_an_operation_on_data_of_both_widths(name: str, request: pytest.FixtureRequest) -> None:
     """In 64 bits, of arguments every other one in 32: values and derivatives are JAX's, dtypes too."""
     args = arguments(name, request.config.getoption("--seed"))

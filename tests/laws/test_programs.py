@@ -18,7 +18,7 @@ from tests.fuzzing.programs import MODES, Program, check_program
 from tests.fuzzing.repeats import check_again, check_training
 from tests.fuzzing.strategies import stacks, whole_programs
 
-EXAMPLES = {"ci": 16, "full": 2_000}
+EXAMPLES = {"ci": 12, "full": 2_000}
 FEW = {"ci": 8, "full": 1_000}
 PROFILE = "full" if settings.get_current_profile_name() == "full" else "ci"
 CHECKS = [HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -181,13 +181,13 @@ TRANSFORMS: dict[str, Callable[[Any, Any, Mapping], Mapping]] = {
 CASES = [(name, *stack) for name in FUNCTIONS for stack in itertools.product(TRANSFORMS, repeat=3)]
 
 
-@pytest.mark.sweep("case", CASES, sample=12, ids="-".join)
+@pytest.mark.sweep("case", CASES, sample=10, ids="-".join)
 def test_it_is_the_function_of_jax(case: tuple[str, str, str, str]) -> None:
     name, *stack = case
     ours, theirs = FUNCTIONS[name]
     for transform in stack:
         ours = TRANSFORMS[transform](fad, fnp, ours)
         theirs = TRANSFORMS[transform](jax, jnp, theirs)
-    expected = np.asarray(theirs(X))
+    expected = np.asarray(jax.jit(theirs)(X))  # one program: faster
     for _ in range(2):
         np.testing.assert_allclose(np.asarray(ours(X)), expected, rtol=2e-3, atol=2e-3)

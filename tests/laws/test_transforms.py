@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.sweep("name", list(FUNCTIONS), sample=4)
+@pytest.mark.sweep("name", list(FUNCTIONS), sample=3)
 def test_laws(name: str, rng: np.random.Generator) -> None:
     f = FUNCTIONS[name]
     v = jnp.asarray(rng.normal(size=3), np.float32)

@@ -104,8 +104,9 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def dense(f: Callable[[Any], Any], x: Any) -> Any:
-    """The trace of the Hessian of each output, by JAX."""
-    return jnp.trace(jnp.moveaxis(jax.jacfwd(jax.jacfwd(f))(x), (-2, -1), (0, 1)))
+    """The trace of the Hessian of each output, by JAX; one program: faster."""
+    hessian = jax.jacfwd(jax.jacfwd(f))
+    return jax.jit(lambda x: jnp.trace(jnp.moveaxis(hessian(x), (-2, -1), (0, 1))))(x)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

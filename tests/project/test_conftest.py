@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 import fad
@@ -98,6 +99,29 @@ def test_comparisons_with_pytorch_are_found(tmp_path: Path) -> None:
     )
     found = [line.partition("::")[2] for line in run.stdout.splitlines() if "::" in line]
     assert sorted(found) == ["test_a", "test_c"], run.stdout
+
+
+def test_a_program_under_another_name_is_found_among_the_compiled_ones() -> None:
+    x, found = jnp.arange(7.0), []
+
+    def first(x):
+        return {"of the first": x * 3.25 + 11.0}
+
+    def second(x):
+        return x * 3.25 + 11.0
+
+    def listen(event, **_):
+        found.append(event.rpartition("/")[2])
+
+    jax.jit(first)(x)
+    jax.monitoring.register_event_listener(listen)
+    try:
+        values = jax.jit(second)(x).tolist()
+    finally:
+        jax.monitoring.unregister_event_listener(listen)
+    assert found.count("cache_hits") == 1
+    assert values[2] == 17.5
+    assert jax.jit(lambda x: x * 3.5 + 11.0)(x).tolist()[2] == 18.0  # another program
 
 
 def test_eight_devices() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from functions import TimesExp
 from helpers import assert_close, leaf
-from replays import in_steps, law, off, outcome, outcomes, same
+from replays import in_steps, law, modes_of, off, outcome, outcomes, same
 
 import fad
 import fad.numpy as fnp
@@ -233,7 +233,7 @@ STEPS = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_as_without_replay(name):
-    law(in_steps(STEPS[name], X, Y), calls=2)
+    law(in_steps(STEPS[name], X, Y), calls=2, modes=modes_of(name))
     assert hits() > 0 or name == "a rule that fails"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replays import MODES, TIMES, Table, in_thread, info, law, one_mode, outcome
+from replays import MODES, TIMES, Table, in_thread, info, law, modes_of, one_mode, outcome
 
 import fad
 import fad.numpy as fnp
@@ -119,7 +119,7 @@ def arguments_of_what_is_run_at_once_are_no_inputs():
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_are_as_without_replay(name):
-    law(*CALLS[name], calls=2)
+    law(*CALLS[name], calls=2, modes=modes_of(name))
     assert name != "a_new_number" or info("compiled") == 1
 
 

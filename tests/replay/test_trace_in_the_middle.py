@@ -164,7 +164,7 @@ def test_another_thread_reads_a_node_before_a_trace_is_closed():
     law(run)
 
 
-@pytest.mark.sweep("part", range(8), sample=1)
+@pytest.mark.sweep("part", range(12), sample=1)
 @pytest.mark.parametrize("mode", ["background", "at once"])
 def test_operations_of_finalizers_in_the_middle_of_a_call(part, mode):
     """What the garbage collector runs may be deferred before what it has interrupted."""
@@ -172,7 +172,7 @@ def test_operations_of_finalizers_in_the_middle_of_a_call(part, mode):
     with replay(mode):
         f = ready(lambda: (w * 2.0, w * 3.0, w + 1.0))
         made = []
-        for k, at in enumerate(range(1 + part, 2000, 8)):
+        for k, at in enumerate(range(1 + part, 2000, 12)):
             made.clear()
             if k % 2 == 0:  # this time and the next one, something is new
                 fad.autograd.compiled.clear_cache()
@@ -216,7 +216,7 @@ FINALIZERS = {
 
 @pytest.mark.parametrize("what", FINALIZERS)
 @pytest.mark.parametrize("where", ["transform", "nested", "step", "read", "without replay"])
-@pytest.mark.sweep("part", range(72), sample=1)
+@pytest.mark.sweep("part", range(120), sample=1)
 def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
     """It computes with values of the trace, tracked or not, or reads them, wherever fad is."""
     kept, found = [], []
@@ -268,7 +268,7 @@ def test_a_finalizer_at_any_place(part, where, what, monkeypatch):
         assert run()[0] == expected
     number = max([run(0)[1] for _ in range(2 * TIMES)])  # less while something is compiled
     assert number > 500 and (where == "without replay" or hits() > 0)
-    for place in range(1 + part, number + 1, 72):
+    for place in range(1 + part, number + 1, 120):
         assert run(place)[0] == expected, place
         for k, y in found:
             np.testing.assert_allclose(bottom(y), wanted(before[k - 1]), rtol=1e-5)

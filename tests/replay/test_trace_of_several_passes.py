@@ -17,6 +17,7 @@ from replays import (
     assert_interrupts,
     info,
     law,
+    modes_of,
     off,
     outcome,
     outcomes,
@@ -261,7 +262,7 @@ def test_steps_are_as_without_replay(program):
         nets = Nets()
         return [results(program, nets) for _ in range(CALLS)]
 
-    law(run, calls=1)
+    law(run, calls=1, modes=modes_of(program.__name__))
 
 
 @pytest.mark.parametrize("program", [of_gan, to_one_leaf, after_a_read, of_several_outputs])
@@ -298,7 +299,7 @@ def test_finalizers_at_random_places(program, full):
     draw = random.Random(program.__name__)
     with off():
         expected = results(program, Nets())
-    for _ in range(500 if full else 20 if program is of_gan else 4):
+    for _ in range(500 if full else 12 if program is of_gan else 3):
         what, number, first = draw.choice(list(FINALIZERS)), draw.randrange(1, 5000), draw.random()
         case = f"place {number}: {what}"
 

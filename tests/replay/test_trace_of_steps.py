@@ -18,6 +18,7 @@ from replays import (
     in_thread,
     info,
     law,
+    modes_of,
     outcome,
     ready,
     same,
@@ -360,7 +361,7 @@ def steps_that_are_new(w, i):
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_are_as_without_replay(name):
     run, replayed = STEPS[name]
-    law(run, replayed, calls=2)
+    law(run, replayed, calls=2, modes=modes_of(name))
 
 
 @pytest.mark.parametrize("size", [1, 1 << 14, (1 << 14) + 1, 40_000])

@@ -17,6 +17,7 @@ from replays import (
     in_thread,
     info,
     law,
+    modes_of,
     one_mode,
     outcome,
     replay,
@@ -253,13 +254,13 @@ def of_body(body: Body, transform: str) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda b: b.__name__)
 def test_gradients_are_as_without_replay(body):
-    law(of_body(body, "grad"), calls=4)
+    law(of_body(body, "grad"), calls=4, modes=modes_of(body.__name__))
 
 
 CASES = [*itertools.product(BODIES, [t for t in TRANSFORMS if t != "grad"])]
 
 
-@pytest.mark.sweep("body, transform", CASES, sample=44)
+@pytest.mark.sweep("body, transform", CASES, sample=32)
 def test_transforms_are_as_without_replay(body, transform):
     law(of_body(body, transform), calls=4, modes=one_mode(body.__name__, transform))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -78,8 +79,7 @@ def assert_same(found: Any, expected: Any) -> None:
         assert g.dtype == w.dtype
 
 
-@pytest.mark.parametrize("argnums", ARGNUMS, ids=str)
-@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.sweep("name, argnums", [*itertools.product(DERIVATIVES, ARGNUMS)], sample=6, ids=str)
 def test_pytrees_and_several_arguments(name: str, argnums: Any) -> None:
     transform, dense, f = DERIVATIVES[name]
     expected = dense(f, argnums)(P, Y, k=3.0)
@@ -215,6 +215,7 @@ def test_a_half_of_a_hessian_is_enough() -> None:
 
 # Patterns of random programs cover what is not 0
 
+FULL = settings.get_current_profile_name() == "full"
 STEPS: list[Callable[[Any], Any]] = [
     fnp.sin,
     lambda x: x[::-1] * x,
@@ -231,7 +232,7 @@ STEPS: list[Callable[[Any], Any]] = [
 
 
 @given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=4), st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=200 if FULL else 12, deadline=None)
 def test_patterns_of_random_programs(steps: list[Callable[[Any], Any]], seed: int) -> None:
     def f(p: Any) -> Any:
         x = p["x"] * p["s"]
@@ -241,7 +242,7 @@ def test_patterns_of_random_programs(steps: list[Callable[[Any], Any]], seed: in
 
     draw = np.random.default_rng(seed)
     p = {"x": jnp.asarray(draw.normal(size=6).astype(np.float32)), "s": jnp.float32(0.7)}
-    expected = fad.jacfwd(f)(p)
+    expected = fad.jit(fad.jacfwd(f))(p)  # one program: faster
     found = fad.sparsity(f)(p)
     for block, numbers in zip(
         jax.tree.leaves(found, is_leaf=is_matrix), jax.tree.leaves(expected), strict=True

@@ -111,7 +111,8 @@ def test_numbers_written_to_views(case: tuple[Any, ...]) -> None:
         x = jnp.asarray(np.linspace(0.5, 1.5, 6).reshape(2, 3), dtype)
         ours, theirs = programs(VIEWS[view], write, k)
         in_fad, in_jax = TRANSFORMS[transform]
-        got, want = np.asarray(bare(in_fad(ours)(x))), np.asarray(in_jax(theirs)(x))
+        got = np.asarray(bare(in_fad(ours)(x)))
+        want = np.asarray(jax.jit(in_jax(theirs))(x))  # one program: faster
     assert got.dtype == want.dtype
     slack = {"float64": 1e-10, "float32": 1e-4, "float16": 5e-2}[dtype]
     np.testing.assert_allclose(got, want, slack, slack)
