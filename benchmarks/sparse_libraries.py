@@ -2,17 +2,19 @@
 
 ``pip install asdex``, then ``python -m benchmarks.sparse_libraries``. It prints, for each case, how many
 products both libraries take, and what share of asdex' CPU time fad takes to find the pattern, to colour it,
-and to compute the numbers by a compiled function. ``--check`` fails where fad takes more products, or more
-than `BOUND` of the time for the numbers.
+and to compute the numbers by a compiled function, whose instructions of XLA it counts in both. ``--check``
+fails where fad takes more products, or more than `BOUND` of the time for the numbers.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +24,10 @@ import fad
 import fad.numpy as fnp
 from fad.sparse.coloring import best_coloring
 
-__all__ = ["BOUND", "CASES", "Case", "Row", "line", "measure"]
+__all__ = ["BOUND", "CASES", "Case", "Row", "Share", "line", "measure"]
 
 BOUND = 1.1  # of asdex' time for the numbers, 1.0 and what the clock does not resolve
-TURNS = 9
+TURNS = 24
 
 
 @dataclass(frozen=True)
@@ -110,38 +112,54 @@ CASES: Sequence[Case] = [
 ]
 
 
+class Share(NamedTuple):
+    """The median of fad's CPU time over asdex' in all turns, and fad's own seconds in its fastest turn."""
+
+    ratio: float
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Row:
-    """What one case takes: products of both, seconds of both for each stage."""
+    """What one case takes: products and instructions of both, and a `Share` for each stage."""
 
     case: Case
     products: tuple[int, int]
-    pattern: tuple[float, float]
-    coloring: tuple[float, float]
-    numbers: tuple[float, float]
+    instructions: tuple[int, int]
+    pattern: Share
+    coloring: Share
+    numbers: Share
 
     @property
     def missed(self) -> bool:
         """Whether fad takes more than it may."""
-        return self.products[0] > self.products[1] or self.numbers[0] > BOUND * self.numbers[1]
+        return self.products[0] > self.products[1] or self.numbers.ratio > BOUND
 
 
-def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:
-    """The CPU seconds of the fastest turn of each."""
+def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any]) -> Share:
+    """Both by turns, the first one first in every other turn."""
     for f in (ours, theirs):
         jax.block_until_ready(f())
     start = time.process_time()
     jax.block_until_ready(theirs())
     calls = max(1, min(200, int(0.02 / max(time.process_time() - start, 1e-5))))
-    found: tuple[list[float], list[float]] = ([], [])
-    for _ in range(TURNS):
-        for f, seconds in zip((ours, theirs), found, strict=True):
+    turns: list[dict[Any, float]] = []
+    for turn in range(TURNS):
+        seconds = {}
+        for f in (ours, theirs)[:: 1 - turn % 2 * 2]:
             start = time.process_time()
             for _ in range(calls):
                 result = f()
             jax.block_until_ready(result)
-            seconds.append((time.process_time() - start) / calls)
-    return min(found[0]), min(found[1])
+            seconds[f] = (time.process_time() - start) / calls
+        turns.append(seconds)
+    ratio = statistics.median([seconds[ours] / seconds[theirs] for seconds in turns])
+    return Share(ratio, min([seconds[ours] for seconds in turns]))
+
+
+def instructions(f: Any, args: Sequence[Any]) -> int:
+    """How many instructions of XLA a jitted function has when it is compiled."""
+    return len(re.findall(r"^ .* = ", f.lower(*args).compile().as_text(), re.MULTILINE))
 
 
 def measure(case: Case, asdex: Any) -> Row:
@@ -167,6 +185,7 @@ def measure(case: Case, asdex: Any) -> Row:
     return Row(
         case,
         (ours.products, theirs.num_colors),
+        (instructions(fast, args), instructions(other, args)),
         in_turns(
             lambda: fad.sparse_pattern(f, nums, hessian=case.hessian)(*args).nse,
             lambda: find(g, *args, argnums=nums).nnz,
@@ -179,14 +198,15 @@ def measure(case: Case, asdex: Any) -> Row:
     )
 
 
-HEAD = """| case | products | theirs | pattern | colouring | numbers | µs |
-|---|---|---|---|---|---|---|"""
+HEAD = """| case | products | theirs | instructions | theirs | pattern | colouring | numbers | µs |
+|---|---|---|---|---|---|---|---|---|"""
 
 
 def line(r: Row) -> str:
     """A row in Markdown: shares of asdex' time, and microseconds of fad for the numbers."""
-    shares = [f"{a / b:.2f}" for a, b in (r.pattern, r.coloring, r.numbers)]
-    return f"| {' | '.join([r.case.name, *map(str, r.products), *shares, f'{r.numbers[0] * 1e6:.0f}'])} |"
+    counts = map(str, (*r.products, *r.instructions))
+    shares = [f"{share.ratio:.2f}" for share in (r.pattern, r.coloring, r.numbers)]
+    return f"| {' | '.join([r.case.name, *counts, *shares, f'{r.numbers.seconds * 1e6:.0f}'])} |"
 
 
 def main() -> None:

@@ -228,16 +228,20 @@ class Trace(Writes):
         If that is being done already, it is done again: a finalizer may change a mode in the middle.
         """
         with self.lock:
+            goes_on = self._goes_on()
             self._detach()
             if len(self.path) == 1:
                 return
             self.why = self.why or "a value or a node was read"
             stretch = Stretch.of(self)
-            runs = not (self.level.wraps or self.busy)
-            if (
-                runs
-                and stretch.in_its_modes(lambda: self._replay(stretch, self.kept())) is not None
-            ):
+
+            def replay() -> list[Value] | None:
+                return self._replay(stretch, self.kept())
+
+            found = None
+            if not (self.level.wraps or self.busy):
+                found = replay() if goes_on else stretch.in_its_modes(replay)
+            if found is not None:
                 self._succeeded()
             else:
                 self._note(f"recorded: {self.why}")
