@@ -59,8 +59,14 @@ def at_finalizers(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
 
 @contextmanager
 def at_interrupts(number: int, act: Callable[[], Any]) -> Iterator[Moments]:
-    """A block in which ``act()`` is called at the ``number``-th place in fad's code for interrupts."""
-    with _tracing(number, act, "opcode", _is_of_fad) as moments:
+    """A block in which ``act()`` is called at the ``number``-th place in fad's code for interrupts.
+
+    Those in ``__exit__`` are left out: one that comes as the method begins, of any context manager that is
+    written in Python, leaves the block without it.
+    """
+    with _tracing(
+        number, act, "opcode", lambda code: _is_of_fad(code) and code.co_name != "__exit__"
+    ) as moments:
         yield moments
 
 
