@@ -12,9 +12,10 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from fad.core.pace import pace
+from fad.core.types import Aval
 
 LONGEST_QUEUE = 256  # what is queued; the rest is submitted again at a later call
 
@@ -22,7 +23,7 @@ LONGEST_QUEUE = 256  # what is queued; the rest is submitted again at a later ca
 class Compiling(Protocol):
     """What can be compiled for abstract values."""
 
-    def compile(self, avals: Sequence[Any]) -> None:
+    def compile(self, avals: Sequence[Aval]) -> None:
         """Compile it; nothing is raised."""
 
 
@@ -43,14 +44,14 @@ class _Worker:
         """Begin anew; ``stopped`` in a forked child: the threads of XLA do not exist there."""
         self.changed = threading.Condition()
         self.compiling = threading.RLock()  # held while the thread compiles, and by forks
-        self.queue: collections.deque[tuple[weakref.ref[Compiling], Sequence[Any]]] = (
+        self.queue: collections.deque[tuple[weakref.ref[Compiling], Sequence[Aval]]] = (
             collections.deque()
         )
         self.thread: threading.Thread | None = None
         self.busy = 0
         self.stopped = stopped
 
-    def submit(self, program: Compiling, avals: Sequence[Any]) -> bool:
+    def submit(self, program: Compiling, avals: Sequence[Aval]) -> bool:
         """Have a program compiled for arrays of these avals; False if that cannot be."""
         with self.changed:
             if self.stopped or len(self.queue) >= LONGEST_QUEUE:

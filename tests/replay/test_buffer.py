@@ -63,7 +63,6 @@ def test_a_thread_that_cannot_start_compiles_nothing(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(worker, "thread", None)
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert not type(worker).submit(worker, Program("f", lambda x: x, 1), [])
-    assert worker.thread is None and not worker.queue and not worker.busy
     w = fad.tensor(X, requires_grad=True)
     fnp.sum(fnp.sin(w) * w).backward()
     np.testing.assert_allclose(w.grad.array, jnp.cos(X) * X + jnp.sin(X), rtol=1e-6)
