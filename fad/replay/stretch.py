@@ -112,9 +112,12 @@ class Stretch:
         return found
 
     def keep_states(self, outputs: Sequence[Tensor]) -> None:
-        """Keep the states of what may be written to later: of inputs with a node, and of what is saved."""
+        """Keep the states of what may be written to later: of inputs with a node, and of what is saved.
+
+        What nothing but its `Input` refers to cannot be written to, and needs no handle.
+        """
         arguments = [self.inputs[k].argument for k in self.variables]
-        shared = referenced(arguments, known=1)  # not by their `Input` alone
+        shared = referenced(arguments, known=1)
         for i, k in enumerate(self.variables):
             a = arguments[i]
             if a._node is None or type(a.meta) is Past:

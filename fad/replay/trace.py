@@ -228,7 +228,7 @@ class Trace(Writes):
         If that is being done already, it is done again: a finalizer may change a mode in the middle.
         """
         with self.lock:
-            goes_on = self._goes_on()
+            in_its_modes = self._goes_on() and not jaxapi.is_tracing()
             self._detach()
             if len(self.path) == 1:
                 return
@@ -240,7 +240,7 @@ class Trace(Writes):
 
             found = None
             if not (self.level.wraps or self.busy):
-                found = replay() if goes_on else stretch.in_its_modes(replay)
+                found = replay() if in_its_modes else stretch.in_its_modes(replay)
             if found is not None:
                 self._succeeded()
             else:
