@@ -7,7 +7,7 @@ each parameter a role (`arguments.role_of`). A call is then split into leaves, w
 arguments of a Primitive, and a key, which is everything else; equal keys share one Primitive, and
 so one compiled function. A new learning rate is a new leaf and compiles nothing.
 
-The eager hot path does none of this. How a call splits depends, with few exceptions, only on the
+The eager fast path does none of this. How a call splits depends, with few exceptions, only on the
 types of its arguments and on its keywords. That pair is looked up in ``routes``, and the answer is
 either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
 values by position and finds the Primitive in one more lookup.
@@ -392,7 +392,7 @@ class Op:
 
 
 def fast_function(op: Op, binder: Binder) -> Any:
-    """What users call: the hot path of NOTE [how an operation finds its Primitive]."""
+    """What users call: the fast path of NOTE [how an operation finds its Primitive]."""
     routes, call = op.routes, op.call
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:

@@ -43,7 +43,7 @@ class _Worker:
     def _reset(self, stopped: bool = False) -> None:
         """Begin anew; ``stopped`` in a forked child: the threads of XLA do not exist there."""
         self.changed = threading.Condition()
-        self.compiling = threading.RLock()  # held while the thread compiles, and by forks
+        self.compiling = threading.RLock()  # locked while the thread compiles, and by forks
         self.queue: collections.deque[tuple[weakref.ref[Compiling], Sequence[Aval]]] = (
             collections.deque()
         )

@@ -43,17 +43,23 @@ def test_what_is_queued_is_compiled_in_order(own: _Worker) -> None:
     assert own.busy == 0 and not own.queue
 
 
-def test_what_nobody_has_any_more_is_not_compiled(own: _Worker) -> None:
-    seen: list[Any] = []
+def two_queued(own: _Worker, seen: list[Any]) -> tuple[Noted, Noted, threading.Event]:
+    """The first is being compiled, until the event is set."""
     go_on = threading.Event()
     first, second = Noted("first", seen, go_on), Noted("second", seen)
     own.submit(first, [])
     own.submit(second, [])
     assert first.began.wait(30)
+    return first, second, go_on
+
+
+def test_what_nobody_refers_to_is_not_compiled(own: _Worker) -> None:
+    seen: list[Any] = []
+    first, second, go_on = two_queued(own, seen)
     del second
     go_on.set()
     own.wait()
-    assert [name for name, *_ in seen] == ["first"] and own.busy == 0
+    assert [name for name, *_ in seen] == [first.name] and own.busy == 0
 
 
 def test_a_full_queue_takes_nothing(own: _Worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,17 +77,13 @@ def test_a_full_queue_takes_nothing(own: _Worker, monkeypatch: pytest.MonkeyPatc
 
 def test_a_stopped_one_finishes_what_it_is_at(own: _Worker) -> None:
     seen: list[Any] = []
-    go_on = threading.Event()
-    first, second = Noted("first", seen, go_on), Noted("second", seen)
-    own.submit(first, [])
-    own.submit(second, [])
-    assert first.began.wait(30)
+    first, second, go_on = two_queued(own, seen)
     stopping = threading.Thread(target=own.stop)
     stopping.start()
     go_on.set()
     stopping.join(30)
     assert not stopping.is_alive()
-    assert [name for name, *_ in seen] == ["first"]
+    assert [name for name, *_ in seen] == [first.name]
     assert not own.submit(second, [])
     own.wait()  # for nothing
 
