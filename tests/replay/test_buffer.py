@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from replays import hits
 
 import fad
 import fad.numpy as fnp
 from fad.replay import states
-from fad.replay.program import Program, worker
 
 X = jnp.array([0.5, 1.0, 1.5])
 
@@ -54,15 +51,3 @@ def test_programs_that_ran_are_counted_on_when_the_table_is_full(
     assert hits() >= before > 0
     fad.autograd.compiled.clear_cache()
     assert hits() == 0
-
-
-def test_a_thread_that_cannot_start_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(worker, "thread", None)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert not type(worker).submit(worker, Program("f", lambda x: x, 1), [])
-    w = fad.tensor(X, requires_grad=True)
-    fnp.sum(fnp.sin(w) * w).backward()
-    np.testing.assert_allclose(w.grad.array, jnp.cos(X) * X + jnp.sin(X), rtol=1e-6)
