@@ -80,7 +80,7 @@ class _NotQuick(Exception):
         self.tracked = tracked
 
 
-def _refuse() -> None:
+def _refuse(*args: object, **kwargs: object) -> None:
     raise _NotQuick
 
 

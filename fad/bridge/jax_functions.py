@@ -66,7 +66,7 @@ def from_jax(
                 finally:
                     flattening.made = before
 
-            primitive = primitives.put(rest, Primitive(name, fn))
+            primitive = primitives.put(rest, Primitive(name, fn, shared=True))
             primitive.paths = COMPUTED
         return primitive.unflatten(bind(primitive, leaves))
 

@@ -72,12 +72,14 @@ class _OwnPrimitive(_Primitive):  # type: ignore[misc]
     """A JAX primitive of fad's own, with what the analyses of programs read of it.
 
     ``expensive``: its results are kept for backward passes. ``drawing``: from an equation to the program
-    that it calls, if that draws random numbers. ``loop``: to the `WhileParts` of the loop that it is.
+    that it calls, if that draws random numbers. ``program``: to the program that it calls. ``loop``: to the
+    `WhileParts` of the loop that it is.
     """
 
     multiple_results = True
     expensive = False
     drawing: Callable[[types.JaxEquation], types.JaxProgram | None] | None = None
+    program: Callable[[types.JaxEquation], types.JaxProgram] | None = None
     loop: Callable[[types.JaxEquation], WhileParts] | None = None
 
 
@@ -86,6 +88,15 @@ def new_primitive(name: str, expensive: bool = False) -> Any:
     p = _OwnPrimitive(name)
     p.expensive = expensive
     return p
+
+
+# The types of parameters that JAX's caches refer to weakly.
+_weak_types: set[type] = private("jax._src.util.weakref_cache_key_types")
+
+
+def refer_weakly(kind: type) -> None:
+    """Have JAX's caches not keep parameters of equations of this very type alive."""
+    _weak_types.add(kind)
 
 
 def flag_of(eqn: types.JaxEquation, name: str) -> Any:
@@ -139,7 +150,7 @@ _run_pjit = private("jax._src.pjit._run_python_pjit")
 def call_table(
     name: str,
     find: Callable[..., Any],
-    disabled: Callable[[], object],
+    disabled: Callable[..., object],
     forgotten: Callable[[], None],
 ) -> Any:
     """JAX's C++ cache of compiled calls, for programs that fad finds itself.
@@ -154,7 +165,7 @@ def call_table(
             and a function from the flat list of outputs to the result. If it raises, the caller gets
             the exception, and JAX calls it again for each call with the same key until
             ``table._clear_cache()``.
-        disabled: called in place of everything else under ``jax.disable_jit``.
+        disabled: called with the arguments, in place of everything else, under ``jax.disable_jit``.
         forgotten: called after a call that JAX cannot cache.
     """
 
@@ -183,7 +194,7 @@ def call_table(
 
     return _table(
         name,
-        lambda *args, **kwargs: disabled(),  # JAX identifies a table by this function
+        lambda *args, **kwargs: disabled(*args, **kwargs),  # JAX identifies a table by this function
         miss,
         (),
         (),
@@ -357,6 +368,24 @@ def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
         found: types.JaxProgram | None = eqn.params["branches"][-1]
         return found
     return None
+
+
+def computed_by(eqn: types.JaxEquation) -> types.JaxProgram | None:
+    """The program that a call with rules of its own computes: of a custom_jvp, a custom_vjp or a Function.
+
+    None for other equations.
+    """
+    if not has_own_rules(eqn):
+        return None
+    own: Callable[[types.JaxEquation], types.JaxProgram] | None = flag_of(eqn, "program")
+    found: types.JaxProgram = eqn.params["call_jaxpr"] if own is None else own(eqn)
+    return found
+
+
+def has_own_rules(eqn: types.JaxEquation) -> bool:
+    """Whether it is a call with rules of its own: of a custom_jvp, a custom_vjp or a Function."""
+    custom = eqn.primitive.name in ("custom_jvp_call", "custom_vjp_call")
+    return custom or flag_of(eqn, "program") is not None
 
 
 def has_rule_made_anew(eqn: types.JaxEquation) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import numpy as np
@@ -16,10 +16,12 @@ from fad.core.jaxapi import (
     Jaxpr,
     Literal,
     called,
+    computed_by,
     convert_constvars_jaxpr,
     current_program,
     defined_rule,
     evaluate_equation,
+    has_own_rules,
     has_rule_made_anew,
     is_tracing,
     programs,
@@ -36,6 +38,7 @@ from fad.core.types import (
     Aval,
     JaxBody,
     JaxEquation,
+    JaxLiteral,
     JaxProgram,
     Operand,
     Outputs,
@@ -43,6 +46,8 @@ from fad.core.types import (
 
 # A program, None where it is valid for one call only; and whether it has one result, not a tuple.
 KnownCall = tuple[JaxProgram | None, bool]
+# From an equation to the program that it calls with its last operands; None of other equations.
+Opens = Callable[[JaxEquation], JaxProgram | None]
 
 
 def inner_jaxprs(eqn: JaxEquation) -> Iterator[JaxBody]:
@@ -80,30 +85,39 @@ def calls_host(jaxpr: JaxBody) -> bool:
     )
 
 
+def has_rules(jaxpr: JaxBody) -> bool:
+    """Whether a program calls what has rules of its own: a custom_jvp, a custom_vjp or a Function."""
+    return any([has_own_rules(eqn) or any(map(has_rules, inner_jaxprs(eqn))) for eqn in jaxpr.eqns])
+
+
 def read(atoms: Sequence[Atom], env: dict[Atom, Array]) -> list[Array]:
     """The values of ``atoms``: of variables those in ``env``."""
     return [v.val if isinstance(v, Literal) else env[v] for v in atoms]
 
 
-def map_equations(eqns: Sequence[JaxEquation], env: dict[Atom, Array]) -> None:
-    """Evaluate ``eqns`` in order, reading and writing variables in ``env``; calls (see
-    `fad.core.jaxapi.called`) are opened up, and evaluated in place.
+def map_equations(
+    eqns: Sequence[JaxEquation], env: dict[Atom, Array], opens: Opens = called
+) -> None:
+    """Evaluate ``eqns`` in order, reading and writing variables in ``env``; calls, of which ``opens`` gives
+    the program, are opened up, and evaluated in place.
     """
     for eqn in eqns:
         inputs = read(eqn.invars, env)
-        closed = called(eqn)
+        closed = opens(eqn)
         if closed is None:
             outputs = evaluate_equation(eqn, inputs)
         else:
-            outputs = run_inlined(closed, inputs[len(inputs) - len(closed.jaxpr.invars) :])
+            outputs = run_inlined(closed, inputs[len(inputs) - len(closed.jaxpr.invars) :], opens)
         env.update(zip(eqn.outvars, outputs, strict=True))
 
 
-def run_inlined(closed: JaxProgram, values: Sequence[Array]) -> list[Array]:
+def run_inlined(
+    closed: JaxProgram, values: Sequence[Array], opens: Opens = called
+) -> list[Array]:
     """`fad.core.jaxapi.run_jaxpr`, by `map_equations`."""
     env: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, values, strict=True))
-    map_equations(closed.jaxpr.eqns, env)
+    map_equations(closed.jaxpr.eqns, env, opens)
     return read(closed.jaxpr.outvars, env)
 
 
@@ -111,9 +125,10 @@ def trace(f: ArrayFunction, operands: Iterable[Operand | Aval]) -> tuple[JaxProg
     """The program of ``f``, and what it returns for such operands, as shapes; without the garbage
     collector, see NOTE [finalizers and tracing].
     """
-    found: tuple[JaxProgram, Outputs] = without_collector(jax.make_jaxpr(f, return_shape=True))(
-        *operands
-    )
+    # JAX keeps a program as long as the function lives that it has traced. The program may refer to ``f``, by
+    # the rules of a call in it; so JAX is given another function, which dies here.
+    traced = without_collector(jax.make_jaxpr(lambda *values: f(*values), return_shape=True))
+    found: tuple[JaxProgram, Outputs] = traced(*operands)
     return found
 
 
@@ -126,11 +141,22 @@ def write_call(
     for one call only.
 
     Arguments:
-        known: a cache of the equations of ``f``, by the avals of ``values``.
+        known: a cache of the equations of ``f``, see `known_call`.
     """
     program = current_program()
     if program is None:
         return None
+    equations, single = known_call(known, f, values)
+    if equations is None:
+        return None
+    outs = write_equations(program, equations, values)
+    return outs[0] if single else tuple(outs)
+
+
+def known_call(
+    known: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand]
+) -> KnownCall:
+    """The equations of ``f`` for such ``values``, from a cache of them by the avals of these."""
     kinds: list[Any] = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
     key = (trace_context(), *kinds)
     found = known.get(key)
@@ -141,11 +167,7 @@ def write_call(
         closed, shape = trace(f, operands)
         once = any([isinstance(c, jax.core.Tracer) for c in closed.consts])
         found = known[key] = (None if once else closed, type(shape) is not tuple)
-    equations, single = found
-    if equations is None:
-        return None
-    outs = write_equations(program, equations, values)
-    return outs[0] if single else tuple(outs)
+    return found
 
 
 def inlined_when_traced(flat: ArrayFunction, compiled: ArrayFunction) -> ArrayFunction:
@@ -183,16 +205,23 @@ def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:
     return run
 
 
+EXECUTED = 3  # as the depth of a program: none of its derivatives is taken any more
+
+
 def parameters_key(eqn: JaxEquation, known: dict[int, Hashable], depth: int = 0) -> Hashable:
     """A hashable form of the parameters of an equation, as in `jaxpr_key`.
 
     Arguments:
         known: those of other equations: the equations that are written often share their parameters.
-        depth: how deep in derivatives of derivatives the equation is, see `_key_with_rule`.
+        depth: how deep in derivatives of derivatives the equation is, see `_key_with_rule`; `EXECUTED` if it
+            is only executed.
     """
     found: Hashable = known.get(id(eqn.params))
     if found is None:
-        if has_rule_made_anew(eqn) or (depth and defined_rule(eqn) is not None):
+        computed = computed_by(eqn) if depth == EXECUTED else None
+        if computed is not None:
+            found = (_parameter_key(computed, depth), _Alive(computed))
+        elif has_rule_made_anew(eqn) or (depth and defined_rule(eqn) is not None):
             found = _key_with_rule(eqn, depth)
         else:
             found = tuple([(n, _parameter_key(p, depth)) for n, p in sorted(eqn.params.items())])
@@ -222,7 +251,7 @@ def _key_with_rule(eqn: JaxEquation, depth: int) -> Hashable:
     inner = list(programs(eqn))
     key: tuple[Hashable, ...] = (*[_parameter_key(p, depth) for p in inner], _Alive(*inner))
     rule = defined_rule(eqn)
-    if depth == 2 or (depth and rule is None):
+    if depth >= 2 or (depth and rule is None):
         return key
     if depth:
         key += (id(rule), _Alive(rule))
@@ -250,22 +279,36 @@ def _parameter_key(p: object, depth: int) -> Hashable:
         return (type(p), id(p))
 
 
-def jaxpr_key(jaxpr: JaxBody, depth: int = 0) -> tuple[Hashable, ...]:
+def is_number(atom: Atom) -> TypeGuard[JaxLiteral]:
+    """Whether an operand of an equation is a number that may as well be an array."""
+    return isinstance(atom, Literal) and atom.aval.shape == () and not atom.aval.weak_type
+
+
+def bits(x: np.ndarray) -> tuple[Hashable, ...]:
+    """A key of an array of NumPy."""
+    return str(x.dtype), x.shape, x.tobytes()
+
+
+def jaxpr_key(
+    jaxpr: JaxBody, depth: int = 0, lifted: list[JaxLiteral] | None = None
+) -> tuple[Hashable, ...]:
     """A hashable form of a jaxpr: equal keys mean the same program.
 
     Unhashable parameters count by identity, so the jaxpr must be kept alive as long as the key is.
 
     Arguments:
         jaxpr: the program.
-        depth: that of its equations in `parameters_key`.
+        depth: that of its equations in `parameters_key`; with `EXECUTED`, calls that have rules of their own
+            count by what they compute.
+        lifted: gets the numbers that are operands of its own equations, in order; of them the key has only
+            the avals.
     """
     numbers: dict[Atom, int] = {}
     params: dict[int, Hashable] = {}
 
     def atom(v: Atom) -> Hashable:
         if isinstance(v, Literal):
-            value = np.asarray(v.val)
-            return (str(value.dtype), value.shape, value.tobytes(), v.aval)
+            return (*bits(np.asarray(v.val)), v.aval)
         return numbers.setdefault(v, len(numbers))
 
     key: list[Hashable] = []
@@ -278,7 +321,11 @@ def jaxpr_key(jaxpr: JaxBody, depth: int = 0) -> tuple[Hashable, ...]:
             len(eqn.invars),
             len(eqn.outvars),
         )
-        key += [atom(v) for v in eqn.invars]
+        if lifted is None:
+            key += [atom(v) for v in eqn.invars]
+        else:
+            key += [v.aval if is_number(v) else atom(v) for v in eqn.invars]
+            lifted += [v for v in eqn.invars if is_number(v)]
         for v in eqn.outvars:
             key += (atom(v), v.aval)
     key += [atom(v) for v in jaxpr.outvars]

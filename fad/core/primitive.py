@@ -18,6 +18,7 @@ from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
 from fad.core.dependence import READ, DependenceRows
 from fad.core.dtypes import is_inexact
+from fad.core.equal_programs import jit_of_equal
 from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type
 from fad.core.jaxprs import KnownCall, inlined_when_traced, write_call
@@ -68,6 +69,10 @@ class Primitive:
         positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
             function; in traced code, positions that are Python numbers become constants.
         rules: hand-written rules.
+        shared: the function may be one that is made anew again and again: what is compiled for it is shared
+            with others of equal programs, see NOTE [functions made anew].
+        fresh: 0 if the function is known to be made anew, so that its programs are probably compiled: it does
+            not count as a new operation in a trace that repeats.
 
     A *mask* is a tuple of bools, one for each input: whether it is differentiated.
 
@@ -100,6 +105,7 @@ class Primitive:
         "dependence",
         "flat",
         "fn",
+        "fresh",
         "jit",
         "name",
         "paths",
@@ -107,6 +113,7 @@ class Primitive:
         "positions",
         "primals",
         "rules",
+        "shared",
         "to_jvp",
         "to_vjp",
     )
@@ -127,6 +134,8 @@ class Primitive:
         positions: bool = False,
         deferrable: bool = False,
         rules: Rules | None = None,
+        shared: bool = False,
+        fresh: int = 1,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -162,7 +171,11 @@ class Primitive:
         self.to_jvp = self.to_vjp = flat
         if rules is not None:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
+        self.shared = shared
+        self.fresh = fresh
         self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
+        if shared and jit and not collective:
+            self.compiled = jit_of_equal(name, flat, self.call, self._jaxprs)
         if positions:
             self.call = inlined_when_traced(flat, self.call)
 
@@ -217,6 +230,8 @@ class Primitive:
             "collective": self.collective,
             "positions": self.positions,
             "deferrable": self.deferrable,
+            "shared": self.shared,
+            "fresh": self.fresh,
         }
 
     # Forward mode

@@ -100,6 +100,10 @@ PRIVATE_NAMES: dict[str, tuple[str, str]] = {
         _TRACE,
     ),
     "jax._src.tree_util.dispatch_registry": ("the table of compiled calls", _TABLE),
+    "jax._src.util.weakref_cache_key_types": (
+        "that a call of a Function does not keep its class alive",
+        "none: JAX's caches keep parameters of 2048 equations",
+    ),
     "jax.interpreters.ad.Zero": ("tangents that are zero, in rules of primitives", _RULES),
     "jax.interpreters.ad.instantiate_zeros": ("the same", _RULES),
     "jax.interpreters.ad.is_undefined_primal": ("what a rule is to transpose in", _RULES),

@@ -42,7 +42,13 @@ class ResidualPlan(VjpPlan):
             return run_pullback(pullback, out, values[count:], given, need, found.sparse)
 
         return as_derivative(
-            Primitive(f"{self.primitive.name}_vjp", vjp, deferrable=self.primitive.deferrable)
+            Primitive(
+                f"{self.primitive.name}_vjp",
+                vjp,
+                deferrable=self.primitive.deferrable,
+                shared=self.primitive.shared,
+                fresh=self.primitive.fresh,
+            )
         )
 
 
@@ -66,7 +72,13 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         leaves = run(*values)
         return (*leaves[:count], *[leaves[i] for i in found.extras])
 
-    saving = Primitive(f"{primitive.name}_saving", forward, deferrable=primitive.deferrable)
+    saving = Primitive(
+        f"{primitive.name}_saving",
+        forward,
+        deferrable=primitive.deferrable,
+        shared=primitive.shared,
+        fresh=primitive.fresh,
+    )
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
     saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)

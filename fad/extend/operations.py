@@ -20,6 +20,7 @@ from fad.core.types import Array, Dims, Outputs, PyTree
 from fad.errors import RuleError, describe
 from fad.functions.check_results import pair
 from fad.functions.templates import Template
+from fad.levels.body_numbers import code_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,7 +100,7 @@ def operation(
     if not callable(f):
         raise TypeError(f"operation: the first argument must be a function, got {describe(f)}")
     called = str(name or getattr(f, "__name__", type(f).__name__))
-    written = _WrittenRules(called, jvp, vjp, batch)
+    written = _WrittenRules(called, jvp, vjp, batch, f)
     primitives = Cache()
 
     @functools.wraps(f, updated=())
@@ -126,11 +127,19 @@ def operation(
     return run
 
 
+_codes = Cache()  # of functions that are operations
+
+
 class _WrittenRules:
     """The rules of an operation, as users write them."""
 
     def __init__(
-        self, name: str, jvp: Body | None, vjp: tuple[Body, Body] | None, batch: Body | None
+        self,
+        name: str,
+        jvp: Body | None,
+        vjp: tuple[Body, Body] | None,
+        batch: Body | None,
+        f: Body,
     ) -> None:
         pair = vjp is None or (isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp)))
         if not pair:
@@ -144,6 +153,8 @@ class _WrittenRules:
         self.jvp = jvp
         self.vjp = vjp
         self.batch = batch
+        self.made_anew = _codes.get(code_of(f)) is not None
+        _codes.put(code_of(f), True)
 
     def primitive(self, f: Body, rest: Template, static: dict[str, object]) -> Primitive:
         """The Primitive for arguments with this rest, and these static ones."""
@@ -153,7 +164,8 @@ class _WrittenRules:
 
         given = (self.jvp, self.vjp, self.batch)
         rules = None if given == (None, None, None) else self._flat(fn, rest, static)
-        return Primitive(self.name, fn, deferrable=True, rules=rules)
+        fresh = 0 if self.made_anew else 1
+        return Primitive(self.name, fn, deferrable=True, rules=rules, shared=True, fresh=fresh)
 
     def _flat(self, fn: Body, rest: Template, static: dict[str, object]) -> Rules:
         """The rules as functions of leaves; ``fn`` is the function as one."""

@@ -17,6 +17,7 @@ does not run again.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
 
@@ -132,7 +133,7 @@ class JaxRules(UserRules):
                 return self.bare(batched[0])
 
             jax.eval_shape(run, *map(aval_of, values))
-            found = plans.put(key, (Primitive(f"{self.name}_vmap", run), template[0]))
+            found = plans.put(key, (_primitive(f"{self.name}_vmap", run), template[0]))
         primitive, out_template = found
         return _listed(bind(primitive, values)), out_template
 
@@ -176,9 +177,9 @@ class _CompiledBodies:
         self.runs_again = not all([isinstance(x, _CONSTANT) for x in kept])
         self.notes = None if self.runs_again else notes
         self.extras = 0 if self.notes is None else len(saved.extras)
-        self.forward = Primitive(rules.name, body(False))
-        self.run = Primitive(f"{rules.name}_saving", body(True)) if self.extras else self.forward
-        self.setup = Primitive(
+        self.forward = _primitive(rules.name, body(False))
+        self.run = _primitive(f"{rules.name}_saving", body(True)) if self.extras else self.forward
+        self.setup = _primitive(
             f"{rules.name}_setup",
             lambda *xs: rules.bare(self._set_up(xs[: -self.count], xs[-self.count :]).extras),
         )
@@ -221,9 +222,12 @@ class _CompiledBodies:
                 self.rules.bare(trees.flatten(found)[0])
                 return found
 
-            primitive = self._rules[key] = Primitive(f"{self.rules.name}_{rule}", compiled)
+            primitive = self._rules[key] = _primitive(f"{self.rules.name}_{rule}", compiled)
         result: list[Any] = primitive.unflatten(bind(primitive, operands))
         return result
+
+
+_primitive = functools.partial(Primitive, shared=True)  # of a body, which may be made anew
 
 
 def _avals(values: Values) -> tuple[Hashable, ...]:

@@ -20,13 +20,14 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from fad.core.avals import aval_of, struct_of
+from fad.core.caches import Table
 from fad.core.jaxapi import (
     Zero,
     define_primitive,
@@ -37,13 +38,15 @@ from fad.core.jaxapi import (
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import active, conjugate, select, spread
-from fad.core.types import Array, JaxEquation, JaxProgram, Operand
+from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
 from fad.levels.randomness import has_draws, note_call
+
+T = TypeVar("T")
 
 call_p = new_primitive("fad_call", expensive=True)
 
@@ -56,7 +59,7 @@ def is_traced(values: Sequence[object]) -> bool:
 def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     arrays = varying_alike([jnp.asarray(v) for v in values])
-    abstract = _abstract(rules, tuple(map(aval_of, arrays)))
+    abstract = _abstract(rules, list(map(aval_of, arrays)))
     if abstract.drawing is not None:
         note_call(rules.name)
     return call_p.bind(*arrays, rules=rules), abstract.template
@@ -77,21 +80,45 @@ def _run(*values: Any, rules: CallRules) -> list[Array]:
 
 
 class _Abstract(NamedTuple):
-    """The avals and the structure of the outputs of a call; its body, if that draws random numbers."""
+    """The avals and the structure of the outputs of a call; its program, if that draws random numbers."""
 
     avals: list[Any]
     template: Template
     drawing: JaxProgram | None
 
 
-@functools.lru_cache(maxsize=4096)
-def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
+_of_others = Table(4096)
+
+
+def _known(rules: CallRules, avals: Sequence[Aval], make: Callable[..., T]) -> T:
+    """``make(rules, avals)``, from a table that goes with the Function class whose call this is."""
+    base = rules
+    while isinstance(base, (BatchedRules, DerivativeRules)):
+        base = base.base
+    table = _of_others if base.function is None else base.function._plans
+    key = (make, rules, tuple(avals))
+    found: T | None = table.get(key)
+    return table.put(key, make(rules, avals)) if found is None else found
+
+
+def _abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
     """What is known of a call before it runs."""
+    return _known(rules, avals, _make_abstract)
+
+
+def _make_abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
     if isinstance(rules, DerivativeRules) and rules.is_linear:
         operands = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
         return _Abstract(tangents, Template.flat_of(len(tangents)), None)
+    closed, template = _known(rules, avals, _make_program)
+    drawing = closed if has_draws(closed.jaxpr) else None
+    return _Abstract(list(closed.out_avals), template, drawing)
+
+
+def _make_program(rules: CallRules, avals: Sequence[Aval]) -> tuple[JaxProgram, Template]:
+    """The program of a call, and the structure of its outputs."""
     template: list[Template] = []
 
     def body(*values: Array) -> list[Array]:
@@ -102,14 +129,13 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
     closed = jax.make_jaxpr(body)(*avals)
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
-    drawing = closed if has_draws(closed.jaxpr) else None
-    return _Abstract(list(closed.out_avals), template[0], drawing)
+    return closed, template[0]
 
 
 def _jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules
 ) -> tuple[list[Array], list[Any]]:
-    template = _abstract(rules, tuple(map(aval_of, primals))).template
+    template = _abstract(rules, list(map(aval_of, primals))).template
     outs = call_p.bind(*primals, rules=rules)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
     differentiable = template.differentiable(outs)
@@ -175,7 +201,11 @@ def _batch(
 
 
 def _drawing(eqn: JaxEquation) -> JaxProgram | None:
-    return _abstract(eqn.params["rules"], tuple([v.aval for v in eqn.invars])).drawing
+    return _abstract(eqn.params["rules"], [v.aval for v in eqn.invars]).drawing
+
+
+def _program(eqn: JaxEquation) -> JaxProgram:
+    return _known(eqn.params["rules"], [v.aval for v in eqn.invars], _make_program)[0]
 
 
 define_primitive(
@@ -186,4 +216,4 @@ define_primitive(
     transpose=_transpose,
     batch=_batch,
 )
-call_p.drawing = _drawing
+call_p.drawing, call_p.program = _drawing, _program

@@ -45,7 +45,7 @@ from typing import Any, TypeAlias
 
 from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import zeros
+from fad.core.jaxapi import refer_weakly, zeros
 from fad.core.level import restores_modes, state
 from fad.core.masked import select, spread
 from fad.core.tensor import Tensor
@@ -114,6 +114,9 @@ class CallRules:
 
     ``values`` are the call's array inputs. Tangents and cotangents of None are zero.
     """
+
+    def __init_subclass__(cls) -> None:
+        refer_weakly(cls)  # they refer to the Function, which may be a class that is made anew in each step
 
     name: str
     separates_outputs = False  # for hooks, each output is that of a node of its own

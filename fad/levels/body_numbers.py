@@ -62,6 +62,11 @@ class Body:
         self._programs: collections.deque[Hashable] = collections.deque()
         self._lock = threading.Lock()
 
+    @property
+    def has_programs(self) -> bool:
+        """Whether there is a program already."""
+        return bool(self._programs)
+
     def note_numbers(self, numbers: Sequence[Operand]) -> None:
         """Note the numbers of a trace, in order."""
         kinds = tuple(map(type, numbers))

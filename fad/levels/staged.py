@@ -53,7 +53,8 @@ from fad.core import jaxapi, trees
 from fad.core.avals import aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.dependence import COMPUTED
-from fad.core.jaxprs import bind_jaxpr, calls_host, jaxpr_key
+from fad.core.equal_programs import LITERAL
+from fad.core.jaxprs import bind_jaxpr, bits, calls_host, has_rules, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, restores_modes, state
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
@@ -259,16 +260,13 @@ def stage(
                 consts[k] = as_array(np.asarray(c))
                 if np.size(c) <= LITERAL:
                     fixed[k] = np.array(c)
-        body.note_constants([_bits(c) for c in fixed.values()])
+        body.note_constants([bits(c) for c in fixed.values()])
         fixed = {k: c for at, (k, c) in enumerate(fixed.items()) if at not in body.constants}
     primitive = _primitive_for(closed, name, bool(names), fixed, body)
     rest = [c for k, c in enumerate(consts) if k not in fixed]
     return primitive, [*rest, *operands], structure[0]
 
 
-# So many numbers of NumPy, such as the positions of a slice, stay constants of a program that is kept, as
-# in `jax.jit`: XLA makes more of them, and each operand costs time at each call.
-LITERAL = 64
 _CACHED = 512
 _primitives: collections.OrderedDict[Any, Primitive] = collections.OrderedDict()
 _lock = threading.RLock()
@@ -281,7 +279,7 @@ def _primitive_for(
 
     ``fixed``: constants of the jaxpr that are not operands of the Primitive, by their numbers.
     """
-    literals = tuple([(k, _bits(c)) for k, c in fixed.items()])
+    literals = tuple([(k, bits(c)) for k, c in fixed.items()])
     key = (name, collective, jaxpr_key(closed.jaxpr), literals)
     with _lock:
         known = _primitives.get(key)
@@ -296,7 +294,9 @@ def _primitive_for(
                 given.insert(k, c)
             return tuple(run(*given))
 
-        primitive = Primitive(name, call, collective=collective)
+        # A Function or another rule that is made anew in each call makes a new program of each.
+        shared = body.has_programs and has_rules(closed.jaxpr)
+        primitive = Primitive(name, call, collective=collective, shared=shared)
         primitive.calls_host = calls_host(closed.jaxpr)
         primitive.paths = COMPUTED
         _primitives[key] = primitive
@@ -306,10 +306,6 @@ def _primitive_for(
         if len(_primitives) > _CACHED:
             _primitives.popitem(last=False)
         return primitive
-
-
-def _bits(x: np.ndarray) -> tuple[Any, ...]:
-    return str(x.dtype), x.shape, x.tobytes()
 
 
 # Where these are batched, lanes run bodies which they do not take, and a NaN there is none of the

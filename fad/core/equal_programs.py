@@ -1,0 +1,185 @@
+"""Equal programs are compiled once, whichever functions they were traced from.
+
+NOTE [functions made anew]
+
+    w = jnp.arange(3.0)
+    for k in range(20):  # nothing is compiled after the second step
+        fad.grad(fad.from_jax(lambda x: jnp.sin(x) @ (w + k) * k))(array)
+
+A function that is made anew in each step, a lambda that is wrapped there or a class in a function, has
+Primitives of its own. To ask whether two functions are equal would not do: equal code may read a global, or an
+attribute of an object, that has changed. So such functions are traced anew, and their programs are compared,
+as those of `fad.jit` are: the same equations, up to the names of variables, on operands of the same avals.
+Then one function of ``jax.jit`` serves them all. Arrays that a function closes over are operands of it. So are
+numbers, once they have been others in an earlier program; until then they are constants, of which XLA makes
+more. Rules for derivatives do not count, since a program is looked up only where it is executed.
+
+The Primitives themselves, what is derived from them, and the programs that they trace, go with the function
+that was made anew. Of compiled programs the last ones are kept, see `Cache`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fad.core.borrowed import as_array
+from fad.core.caches import Cache
+from fad.core.collector import make_jit, without_collector
+from fad.core.jaxapi import (
+    ClosedJaxpr,
+    at_top_level,
+    call_table,
+    called,
+    computed_by,
+    evaluate_equation,
+)
+from fad.core.jaxprs import (
+    EXECUTED,
+    KnownCall,
+    bind_jaxpr,
+    bits,
+    is_number,
+    jaxpr_key,
+    known_call,
+    read,
+    run_inlined,
+    trace,
+)
+from fad.core.types import Array, ArrayFunction, Atom, JaxEquation, JaxLiteral, JaxProgram, Operand
+
+# So many numbers of NumPy, such as the positions of a slice, stay constants of a program that is kept, as
+# in `jax.jit`: XLA makes more of them, and each operand costs time at each call.
+LITERAL = 64
+
+
+def jit_of_equal(
+    name: str, flat: ArrayFunction, alone: Any, known: dict[Hashable, KnownCall]
+) -> ArrayFunction:
+    """``alone``, which is ``flat`` compiled by `jax.jit`, for calls on arrays; those of which the programs
+    are equal share what is compiled; see NOTE [functions made anew].
+
+    Arguments:
+        name: of the function, as profilers show it.
+        known: a cache of the equations of ``flat``, see `known_call`.
+    """
+    programs: dict[JaxProgram, tuple[Any, list[Array]]] = {}
+
+    def find(values: Sequence[Operand], _: object) -> tuple[Any, ...]:
+        closed, single = known_call(known, flat, values)
+        jitted, before = alone, []
+        if closed is not None and at_top_level():
+            found = programs.get(closed)
+            if found is None:
+                found = programs[closed] = _compiled(name, closed)
+            jitted, before = found
+        return jitted, before, list(values), _only if single else tuple
+
+    table: ArrayFunction = call_table(name, find, flat, _nothing)
+    return table
+
+
+def _only(outs: Sequence[Array]) -> Array:
+    (out,) = outs
+    return out
+
+
+def _nothing() -> None:
+    pass
+
+
+_families = Cache()
+
+
+def _compiled(name: str, closed: JaxProgram) -> tuple[Any, list[Array]]:
+    """The function of `jax.jit` for a program, and the operands that it takes before those of the program."""
+    if any([c.consts for c in map(_call, closed.jaxpr.eqns) if c is not None]):
+        inner = closed  # arrays that functions in it close over become constants of its own
+        avals = [v.aval for v in closed.jaxpr.invars]
+        closed, _ = trace(lambda *values: run_inlined(inner, values, _call), avals)
+    numbers: list[JaxLiteral] = []
+    program = jaxpr_key(closed.jaxpr, EXECUTED, numbers)
+    consts = [np.array(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
+    fixed = {k: c for k, c in enumerate(consts) if type(c) is np.ndarray and c.size <= LITERAL}
+    key = (name, program, tuple([(k, bits(c)) for k, c in fixed.items()]))
+    family: _Family = _families.get(key) or _families.put(key, _Family(name))
+    jitted, lifted = family.find(ClosedJaxpr(closed.jaxpr, consts), numbers, fixed)
+    operands = [c for k, c in enumerate(consts) if k not in fixed]
+    return jitted, [*lifted, *map(as_array, operands)]
+
+
+def _call(eqn: JaxEquation) -> JaxProgram | None:
+    """The program that an equation calls, whatever its rules are."""
+    found = called(eqn)
+    return computed_by(eqn) if found is None else found
+
+
+class _Family:
+    """Programs that differ in numbers alone; the last of them, in which all that have differed are operands."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._first: list[Hashable] = []
+        self._changed: frozenset[int] = frozenset()
+        self._jitted: Any = None
+        self._lock = threading.Lock()
+
+    def find(
+        self, closed: JaxProgram, numbers: Sequence[JaxLiteral], fixed: dict[int, np.ndarray]
+    ) -> tuple[Any, list[Array]]:
+        """The function of `jax.jit` for ``closed``, and the numbers that are operands of it."""
+        values = [np.asarray(v.val) for v in numbers]
+        now = list(map(bits, values))
+        with self._lock:
+            self._first = self._first or now
+            pairs = zip(self._first, now, strict=True)
+            changed = self._changed | {k for k, (a, b) in enumerate(pairs) if a != b}
+            if self._jitted is None or changed != self._changed:
+                self._jitted = _jitted(self._name, closed, changed, fixed)
+                self._changed = changed
+            return self._jitted, [as_array(values[k]) for k in sorted(changed)]
+
+
+def _jitted(
+    name: str, closed: JaxProgram, changed: frozenset[int], fixed: dict[int, np.ndarray]
+) -> Any:
+    """``closed`` compiled, as a function of its numbers at the places ``changed``, of its constants that are
+    not ``fixed``, and of its operands.
+    """
+    run = bind_jaxpr(closed) if not changed else _with_numbers(closed, changed)
+    count = len(changed)
+
+    def program(*values: Array) -> tuple[Array, ...]:
+        given: list[Any] = list(values)
+        for k, c in fixed.items():  # in order
+            given.insert(count + k, c)
+        return tuple(run(*given))
+
+    program.__name__ = program.__qualname__ = name
+    return make_jit(without_collector(program))
+
+
+def _with_numbers(closed: JaxProgram, changed: frozenset[int]) -> Callable[..., list[Array]]:
+    """A function of (numbers at the places ``changed``, consts, inputs) that evaluates a program."""
+    jaxpr = closed.jaxpr
+    count = len(changed)
+
+    def run(*values: Array) -> list[Array]:
+        given = dict(zip(sorted(changed), values[:count], strict=True))
+        env: dict[Atom, Array] = dict(
+            zip((*jaxpr.constvars, *jaxpr.invars), values[count:], strict=True)
+        )
+        at = 0
+        for eqn in jaxpr.eqns:
+            inputs = read(eqn.invars, env)
+            for k, v in enumerate(eqn.invars):
+                if is_number(v):
+                    inputs[k] = given.get(at, inputs[k])
+                    at += 1
+            env.update(zip(eqn.outvars, evaluate_equation(eqn, inputs), strict=True))
+        return read(jaxpr.outvars, env)
+
+    return run
