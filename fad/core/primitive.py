@@ -71,8 +71,6 @@ class Primitive:
         rules: hand-written rules.
         shared: the function may be one that is made anew again and again: what is compiled for it is shared
             with others of equal programs, see NOTE [functions made anew].
-        fresh: 0 if the function is known to be made anew, so that its programs are probably compiled: it does
-            not count as a new operation in a trace that repeats.
 
     A *mask* is a tuple of bools, one for each input: whether it is differentiated.
 
@@ -105,7 +103,6 @@ class Primitive:
         "dependence",
         "flat",
         "fn",
-        "fresh",
         "jit",
         "name",
         "paths",
@@ -135,7 +132,6 @@ class Primitive:
         deferrable: bool = False,
         rules: Rules | None = None,
         shared: bool = False,
-        fresh: int = 1,
     ) -> None:
         self.name = name
         self.fn = fn
@@ -172,7 +168,6 @@ class Primitive:
         if rules is not None:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
         self.shared = shared
-        self.fresh = fresh
         self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
         if shared and jit and not collective:
             self.compiled = jit_of_equal(name, flat, self.call, self._jaxprs)
@@ -231,7 +226,6 @@ class Primitive:
             "positions": self.positions,
             "deferrable": self.deferrable,
             "shared": self.shared,
-            "fresh": self.fresh,
         }
 
     # Forward mode

@@ -47,7 +47,6 @@ class ResidualPlan(VjpPlan):
                 vjp,
                 deferrable=self.primitive.deferrable,
                 shared=self.primitive.shared,
-                fresh=self.primitive.fresh,
             )
         )
 
@@ -77,7 +76,6 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         forward,
         deferrable=primitive.deferrable,
         shared=primitive.shared,
-        fresh=primitive.fresh,
     )
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]

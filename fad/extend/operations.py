@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -100,7 +101,9 @@ def operation(
     if not callable(f):
         raise TypeError(f"operation: the first argument must be a function, got {describe(f)}")
     called = str(name or getattr(f, "__name__", type(f).__name__))
-    written = _WrittenRules(called, jvp, vjp, batch, f)
+    code = code_of(f)
+    made_anew = _dropped.get(code) is not None
+    written = _WrittenRules(called, jvp, vjp, batch, deferrable=not made_anew)
     primitives = Cache()
 
     @functools.wraps(f, updated=())
@@ -124,10 +127,14 @@ def operation(
         return primitive.unflatten(bind(primitive, [outlived(x) for x in leaves]))
 
     run.primitives = primitives  # type: ignore[attr-defined]
+    if not made_anew:
+        weakref.finalize(run, _dropped.put, code, True).atexit = False
     return run
 
 
-_codes = Cache()  # of functions that are operations
+# Codes of functions whose operations were dropped: others of theirs are probably made anew in each step.
+# Replay looks for operations that repeat, and these do not.
+_dropped = Cache()
 
 
 class _WrittenRules:
@@ -139,7 +146,7 @@ class _WrittenRules:
         jvp: Body | None,
         vjp: tuple[Body, Body] | None,
         batch: Body | None,
-        f: Body,
+        deferrable: bool,
     ) -> None:
         pair = vjp is None or (isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp)))
         if not pair:
@@ -153,8 +160,7 @@ class _WrittenRules:
         self.jvp = jvp
         self.vjp = vjp
         self.batch = batch
-        self.made_anew = _codes.get(code_of(f)) is not None
-        _codes.put(code_of(f), True)
+        self.deferrable = deferrable
 
     def primitive(self, f: Body, rest: Template, static: dict[str, object]) -> Primitive:
         """The Primitive for arguments with this rest, and these static ones."""
@@ -164,8 +170,8 @@ class _WrittenRules:
 
         given = (self.jvp, self.vjp, self.batch)
         rules = None if given == (None, None, None) else self._flat(fn, rest, static)
-        fresh = 0 if self.made_anew else 1
-        return Primitive(self.name, fn, deferrable=True, rules=rules, shared=True, fresh=fresh)
+        deferrable = self.deferrable
+        return Primitive(self.name, fn, deferrable=deferrable, rules=rules, shared=True)
 
     def _flat(self, fn: Body, rest: Template, static: dict[str, object]) -> Rules:
         """The rules as functions of leaves; ``fn`` is the function as one."""
