@@ -30,12 +30,12 @@ from fad.core.borrowed import as_array
 from fad.core.caches import Cache
 from fad.core.collector import make_jit, without_collector
 from fad.core.jaxapi import (
-    ClosedJaxpr,
     at_top_level,
     call_table,
     called,
     computed_by,
     evaluate_equation,
+    has_own_rules,
 )
 from fad.core.jaxprs import (
     EXECUTED,
@@ -96,19 +96,17 @@ _families = Cache()
 
 def _compiled(name: str, closed: JaxProgram) -> tuple[Any, list[Array]]:
     """The function of `jax.jit` for a program, and the operands that it takes before those of the program."""
-    if any([c.consts for c in map(_call, closed.jaxpr.eqns) if c is not None]):
-        inner = closed  # arrays that functions in it close over become constants of its own
+    if any(map(_hides_constants, closed.jaxpr.eqns)):
+        inner = closed
         avals = [v.aval for v in closed.jaxpr.invars]
         closed, _ = trace(lambda *values: run_inlined(inner, values, _call), avals)
     numbers: list[JaxLiteral] = []
     program = jaxpr_key(closed.jaxpr, EXECUTED, numbers)
     consts = [np.array(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
-    fixed = {k: c for k, c in enumerate(consts) if type(c) is np.ndarray and c.size <= LITERAL}
-    key = (name, program, tuple([(k, bits(c)) for k, c in fixed.items()]))
+    small = {k: c for k, c in enumerate(consts) if type(c) is np.ndarray and c.size <= LITERAL}
+    key = (name, program, tuple([(k, c.dtype, c.shape) for k, c in small.items()]))
     family: _Family = _families.get(key) or _families.put(key, _Family(name))
-    jitted, lifted = family.find(ClosedJaxpr(closed.jaxpr, consts), numbers, fixed)
-    operands = [c for k, c in enumerate(consts) if k not in fixed]
-    return jitted, [*lifted, *map(as_array, operands)]
+    return family.find(closed, consts, numbers, small)
 
 
 def _call(eqn: JaxEquation) -> JaxProgram | None:
@@ -117,8 +115,18 @@ def _call(eqn: JaxEquation) -> JaxProgram | None:
     return computed_by(eqn) if found is None else found
 
 
+def _hides_constants(eqn: JaxEquation) -> bool:
+    """Whether an equation calls a program that has arrays, or may have numbers, which a function of the user's
+    closes over; inlined, they are constants and numbers of the program around it.
+    """
+    found = called(eqn)
+    return has_own_rules(eqn) if found is None else bool(found.consts)
+
+
 class _Family:
-    """Programs that differ in numbers alone; the last of them, in which all that have differed are operands."""
+    """Programs that differ in numbers and small constants alone; the last of them, in which all of these that
+    have differed are operands.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -128,29 +136,38 @@ class _Family:
         self._lock = threading.Lock()
 
     def find(
-        self, closed: JaxProgram, numbers: Sequence[JaxLiteral], fixed: dict[int, np.ndarray]
+        self,
+        closed: JaxProgram,
+        consts: Sequence[Any],
+        numbers: Sequence[JaxLiteral],
+        small: dict[int, np.ndarray],
     ) -> tuple[Any, list[Array]]:
-        """The function of `jax.jit` for ``closed``, and the numbers that are operands of it."""
-        values = [np.asarray(v.val) for v in numbers]
+        """The function of `jax.jit` for ``closed``, and the operands that it takes first."""
+        count = len(numbers)
+        values = [*[np.asarray(v.val) for v in numbers], *small.values()]
         now = list(map(bits, values))
         with self._lock:
             self._first = self._first or now
             pairs = zip(self._first, now, strict=True)
             changed = self._changed | {k for k, (a, b) in enumerate(pairs) if a != b}
+            fixed = {k: c for at, (k, c) in enumerate(small.items()) if count + at not in changed}
+            lifted = sorted([k for k in changed if k < count])
             if self._jitted is None or changed != self._changed:
-                self._jitted = _jitted(self._name, closed, changed, fixed)
+                self._jitted = _jitted(self._name, closed, lifted, fixed)
                 self._changed = changed
-            return self._jitted, [as_array(values[k]) for k in sorted(changed)]
+            jitted = self._jitted
+        operands = [c for k, c in enumerate(consts) if k not in fixed]
+        return jitted, list(map(as_array, [*[values[k] for k in lifted], *operands]))
 
 
 def _jitted(
-    name: str, closed: JaxProgram, changed: frozenset[int], fixed: dict[int, np.ndarray]
+    name: str, closed: JaxProgram, lifted: Sequence[int], fixed: dict[int, np.ndarray]
 ) -> Any:
-    """``closed`` compiled, as a function of its numbers at the places ``changed``, of its constants that are
+    """``closed`` compiled, as a function of its numbers at the places ``lifted``, of its constants that are
     not ``fixed``, and of its operands.
     """
-    run = bind_jaxpr(closed) if not changed else _with_numbers(closed, changed)
-    count = len(changed)
+    run = _with_numbers(closed, lifted) if lifted else bind_jaxpr(closed)
+    count = len(lifted)
 
     def program(*values: Array) -> tuple[Array, ...]:
         given: list[Any] = list(values)
@@ -162,13 +179,13 @@ def _jitted(
     return make_jit(without_collector(program))
 
 
-def _with_numbers(closed: JaxProgram, changed: frozenset[int]) -> Callable[..., list[Array]]:
-    """A function of (numbers at the places ``changed``, consts, inputs) that evaluates a program."""
+def _with_numbers(closed: JaxProgram, lifted: Sequence[int]) -> Callable[..., list[Array]]:
+    """A function of (numbers at the places ``lifted``, consts, inputs) that evaluates a program."""
     jaxpr = closed.jaxpr
-    count = len(changed)
+    count = len(lifted)
 
     def run(*values: Array) -> list[Array]:
-        given = dict(zip(sorted(changed), values[:count], strict=True))
+        given = dict(zip(lifted, values[:count], strict=True))
         env: dict[Atom, Array] = dict(
             zip((*jaxpr.constvars, *jaxpr.invars), values[count:], strict=True)
         )

@@ -371,21 +371,30 @@ def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
 
 
 def computed_by(eqn: types.JaxEquation) -> types.JaxProgram | None:
-    """The program that a call with rules of its own computes: of a custom_jvp, a custom_vjp or a Function.
-
-    None for other equations.
-    """
+    """The program that a call with rules of its own computes, see `has_own_rules`; None for other equations."""
     if not has_own_rules(eqn):
         return None
     own: Callable[[types.JaxEquation], types.JaxProgram] | None = flag_of(eqn, "program")
-    found: types.JaxProgram = eqn.params["call_jaxpr"] if own is None else own(eqn)
+    if own is not None:
+        return own(eqn)
+    found: types.JaxProgram = eqn.params["call" if "call" in eqn.params else "call_jaxpr"]
     return found
 
 
 def has_own_rules(eqn: types.JaxEquation) -> bool:
-    """Whether it is a call with rules of its own: of a custom_jvp, a custom_vjp or a Function."""
-    custom = eqn.primitive.name in ("custom_jvp_call", "custom_vjp_call")
-    return custom or flag_of(eqn, "program") is not None
+    """Whether it is a call with rules of its own: of a custom_jvp, custom_vjp, custom_vmap or a Function."""
+    return eqn.primitive.name in _CUSTOM or flag_of(eqn, "program") is not None
+
+
+_CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vmap_call")
+
+
+def telling_parameters(eqn: types.JaxEquation) -> list[tuple[str, Any]]:
+    """The parameters of an equation that say what it is, by name: not the function of a ``reduce`` whose
+    program is there too.
+    """
+    told = "computation" if "jaxpr" in eqn.params else ""
+    return sorted([(name, value) for name, value in eqn.params.items() if name != told])
 
 
 def has_rule_made_anew(eqn: types.JaxEquation) -> bool:

@@ -21,11 +21,11 @@ from fad.core.jaxapi import (
     current_program,
     defined_rule,
     evaluate_equation,
-    has_own_rules,
     has_rule_made_anew,
     is_tracing,
     programs,
     run_jaxpr,
+    telling_parameters,
     trace_context,
     write_equations,
 )
@@ -83,11 +83,6 @@ def calls_host(jaxpr: JaxBody) -> bool:
             for eqn in jaxpr.eqns
         ]
     )
-
-
-def has_rules(jaxpr: JaxBody) -> bool:
-    """Whether a program calls what has rules of its own: a custom_jvp, a custom_vjp or a Function."""
-    return any([has_own_rules(eqn) or any(map(has_rules, inner_jaxprs(eqn))) for eqn in jaxpr.eqns])
 
 
 def read(atoms: Sequence[Atom], env: dict[Atom, Array]) -> list[Array]:
@@ -224,7 +219,7 @@ def parameters_key(eqn: JaxEquation, known: dict[int, Hashable], depth: int = 0)
         elif has_rule_made_anew(eqn) or (depth and defined_rule(eqn) is not None):
             found = _key_with_rule(eqn, depth)
         else:
-            found = tuple([(n, _parameter_key(p, depth)) for n, p in sorted(eqn.params.items())])
+            found = tuple([(n, _parameter_key(p, depth)) for n, p in telling_parameters(eqn)])
         known[id(eqn.params)] = found
     return found
 

@@ -54,7 +54,7 @@ from fad.core.avals import aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.dependence import COMPUTED
 from fad.core.equal_programs import LITERAL
-from fad.core.jaxprs import bind_jaxpr, bits, calls_host, has_rules, jaxpr_key
+from fad.core.jaxprs import bind_jaxpr, bits, calls_host, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, restores_modes, state
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
@@ -294,9 +294,8 @@ def _primitive_for(
                 given.insert(k, c)
             return tuple(run(*given))
 
-        # A Function or another rule that is made anew in each call makes a new program of each.
-        shared = body.has_programs and has_rules(closed.jaxpr)
-        primitive = Primitive(name, call, collective=collective, shared=shared)
+        # Bodies of one code have several programs where they call rules that are made anew, for example.
+        primitive = Primitive(name, call, collective=collective, shared=body.has_programs)
         primitive.calls_host = calls_host(closed.jaxpr)
         primitive.paths = COMPUTED
         _primitives[key] = primitive
