@@ -70,6 +70,12 @@ class _Entry:
     donating: Callable[..., PyTree] | None = None
 
 
+@functools.lru_cache(maxsize=256)
+def _donating(primitive: Primitive, donated: tuple[int, ...]) -> Callable[..., PyTree]:
+    """The function of a program, compiled so that it takes over the memory of operands."""
+    return make_jit(primitive.flat, donate_argnums=donated)
+
+
 class _NotQuick(Exception):
     """A call cannot take the fast path; ``always``: nor can any call of the function; ``tracked``: a Tensor
     in its pytrees belongs to a graph or a level.
@@ -223,9 +229,9 @@ class Compiled:
         if not simple or not all([type(x) is array_type for x in entry.fixed]):
             raise _NotQuick(always=True)
         values = [x.value if isinstance(x, Tensor) else x for x in leaves]
-        call = entry.primitive.call
+        call, before = entry.primitive.executable([*entry.fixed, *values])
         if entry.donating is not None:
-            call = entry.donating
+            call, before = entry.donating, []
             flush()
         wraps = tensors or any([isinstance(x, Tensor) for x in leaves])
 
@@ -235,7 +241,7 @@ class Compiled:
                 outs = [new_tensor(x, ROOT) for x in outs]
             return trees.unflatten(entry.structure, outs)
 
-        return call, entry.fixed, values, result
+        return call, [*before, *entry.fixed], values, result
 
     def _drawn(self, key: tuple[PyTree, ...], leaves: list[PyTree]) -> tuple[Hashable, ...]:
         """The key of a call, with what else is in it if the function draws random numbers."""
@@ -316,7 +322,7 @@ class Compiled:
         entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"])
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
-            entry.donating = make_jit(primitive.flat, donate_argnums=tuple(donated))
+            entry.donating = _donating(primitive, tuple(donated))
         if not any([is_traced(x) for x in captures]):
             self._entries.put(self._drawn(key, leaves), entry)
         return entry

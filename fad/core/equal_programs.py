@@ -42,6 +42,7 @@ from fad.core.jaxprs import (
     KnownCall,
     bind_jaxpr,
     bits,
+    has_rules,
     is_number,
     jaxpr_key,
     known_call,
@@ -49,37 +50,71 @@ from fad.core.jaxprs import (
     run_inlined,
     trace,
 )
-from fad.core.types import Array, ArrayFunction, Atom, JaxEquation, JaxLiteral, JaxProgram, Operand
+from fad.core.types import Array, ArrayFunction, Atom, JaxEquation, JaxLiteral, JaxProgram, Operand, Outputs
 
 # So many numbers of NumPy, such as the positions of a slice, stay constants of a program that is kept, as
 # in `jax.jit`: XLA makes more of them, and each operand costs time at each call.
 LITERAL = 64
 
 
-def jit_of_equal(
-    name: str, flat: ArrayFunction, alone: Any, known: dict[Hashable, KnownCall]
-) -> ArrayFunction:
-    """``alone``, which is ``flat`` compiled by `jax.jit`, for calls on arrays; those of which the programs
-    are equal share what is compiled; see NOTE [functions made anew].
+# A function of `jax.jit`, which returns a tuple, and the operands that it takes before those of the program; or
+# the Primitive's own.
+_Compiled = tuple[Any, list[Array]]
+
+
+class EqualPrograms:
+    """How the function of a Primitive is compiled that may be made anew; see NOTE [functions made anew].
 
     Arguments:
         name: of the function, as profilers show it.
+        flat: the function.
+        alone: it, compiled by `jax.jit`: for calls whose program is not found.
         known: a cache of the equations of ``flat``, see `known_call`.
     """
-    programs: dict[JaxProgram, tuple[Any, list[Array]]] = {}
 
-    def find(values: Sequence[Operand], _: object) -> tuple[Any, ...]:
-        closed, single = known_call(known, flat, values)
-        jitted, before = alone, []
-        if closed is not None and at_top_level():
-            found = programs.get(closed)
-            if found is None:
-                found = programs[closed] = _compiled(name, closed)
-            jitted, before = found
-        return jitted, before, list(values), _only if single else tuple
+    __slots__ = ("_alone", "_flat", "_found", "_known", "_name")
 
-    table: ArrayFunction = call_table(name, find, flat, _nothing)
-    return table
+    def __init__(
+        self, name: str, flat: ArrayFunction, alone: Any, known: dict[Hashable, KnownCall]
+    ) -> None:
+        self._name = name
+        self._flat = flat
+        self._alone = alone
+        self._known = known
+        self._found: dict[tuple[JaxProgram, int], _Compiled] = {}
+
+    def find(self, values: Sequence[Operand], depth: int) -> tuple[_Compiled, bool]:
+        """What is compiled for such ``values``, and whether it has one result, not a tuple.
+
+        Arguments:
+            depth: `EXECUTED`; or 0 for a call that JAX may transform.
+        """
+        closed, single = known_call(self._known, self._flat, values)
+        if closed is None:
+            return (self._alone, []), single
+        found = self._found.get((closed, depth))
+        if found is None:
+            by_its_rules = not depth and has_rules(closed.jaxpr)  # no two have the same
+            found = (self._alone, []) if by_its_rules else _compiled(self._name, closed, depth)
+            self._found[closed, depth] = found
+        return found, single
+
+    def table(self) -> ArrayFunction:
+        """The compiled function for calls on arrays."""
+
+        def find(values: Sequence[Operand], _: object) -> tuple[Any, ...]:
+            depth = EXECUTED if at_top_level() else 0
+            (jitted, before), single = self.find(values, depth)
+            return jitted, before, list(values), _only if single else tuple
+
+        table: ArrayFunction = call_table(self._name, find, self._flat, _nothing)
+        return table
+
+    def call(self, values: Sequence[Operand]) -> Outputs:
+        """A call on what JAX transforms."""
+        (jitted, before), single = self.find(values, 0)
+        out = jitted(*before, *values)
+        return out[0] if single and type(out) is tuple else out
 
 
 def _only(outs: Sequence[Array]) -> Array:
@@ -94,17 +129,17 @@ def _nothing() -> None:
 _families = Cache()
 
 
-def _compiled(name: str, closed: JaxProgram) -> tuple[Any, list[Array]]:
-    """The function of `jax.jit` for a program, and the operands that it takes before those of the program."""
+def _compiled(name: str, closed: JaxProgram, depth: int) -> _Compiled:
+    """What is compiled for a program."""
     if any(map(_hides_constants, closed.jaxpr.eqns)):
         inner = closed
         avals = [v.aval for v in closed.jaxpr.invars]
         closed, _ = trace(lambda *values: run_inlined(inner, values, _call), avals)
     numbers: list[JaxLiteral] = []
-    program = jaxpr_key(closed.jaxpr, EXECUTED, numbers)
+    program = jaxpr_key(closed.jaxpr, depth, numbers)
     consts = [np.array(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
     small = {k: c for k, c in enumerate(consts) if type(c) is np.ndarray and c.size <= LITERAL}
-    key = (name, program, tuple([(k, c.dtype, c.shape) for k, c in small.items()]))
+    key = (name, depth, program, tuple([(k, c.dtype, c.shape) for k, c in small.items()]))
     family: _Family = _families.get(key) or _families.put(key, _Family(name))
     return family.find(closed, consts, numbers, small)
 
@@ -141,8 +176,8 @@ class _Family:
         consts: Sequence[Any],
         numbers: Sequence[JaxLiteral],
         small: dict[int, np.ndarray],
-    ) -> tuple[Any, list[Array]]:
-        """The function of `jax.jit` for ``closed``, and the operands that it takes first."""
+    ) -> _Compiled:
+        """What is compiled for ``closed``."""
         count = len(numbers)
         values = [*[np.asarray(v.val) for v in numbers], *small.values()]
         now = list(map(bits, values))
@@ -176,7 +211,7 @@ def _jitted(
         return tuple(run(*given))
 
     program.__name__ = program.__qualname__ = name
-    return make_jit(without_collector(program))
+    return make_jit(without_collector(program), inline=True)
 
 
 def _with_numbers(closed: JaxProgram, lifted: Sequence[int]) -> Callable[..., list[Array]]:

@@ -21,6 +21,7 @@ from fad.core.jaxapi import (
     current_program,
     defined_rule,
     evaluate_equation,
+    has_own_rules,
     has_rule_made_anew,
     is_tracing,
     programs,
@@ -83,6 +84,11 @@ def calls_host(jaxpr: JaxBody) -> bool:
             for eqn in jaxpr.eqns
         ]
     )
+
+
+def has_rules(jaxpr: JaxBody) -> bool:
+    """Whether a program has calls with rules of their own."""
+    return any([has_own_rules(eqn) or any(map(has_rules, inner_jaxprs(eqn))) for eqn in jaxpr.eqns])
 
 
 def read(atoms: Sequence[Atom], env: dict[Atom, Array]) -> list[Array]:

@@ -18,7 +18,7 @@ from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
 from fad.core.dependence import READ, DependenceRows
 from fad.core.dtypes import is_inexact
-from fad.core.equal_programs import jit_of_equal
+from fad.core.equal_programs import EXECUTED, EqualPrograms
 from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type
 from fad.core.jaxprs import KnownCall, inlined_when_traced, write_call
@@ -75,6 +75,7 @@ class Primitive:
     A *mask* is a tuple of bools, one for each input: whether it is differentiated.
 
     ``flat``: the function, with a flat result: an array or a tuple of arrays.
+    ``shared``: how it is compiled, if that is shared.
     ``compiled``: ``flat``, compiled. ``call``: the same, which takes tracers too.
     ``to_jvp``, ``to_vjp``: the functions to pass to `jax.jvp` and `jax.vjp` in place of ``flat``.
     ``dependence``: from a mask, which outputs have a derivative in the masked inputs; None: all outputs
@@ -167,10 +168,11 @@ class Primitive:
         self.to_jvp = self.to_vjp = flat
         if rules is not None:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
-        self.shared = shared
         self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
+        self.shared: EqualPrograms | None = None
         if shared and jit and not collective:
-            self.compiled = jit_of_equal(name, flat, self.call, self._jaxprs)
+            self.shared = EqualPrograms(name, flat, self.call, self._jaxprs)
+            self.compiled = self.shared.table()
         if positions:
             self.call = inlined_when_traced(flat, self.call)
 
@@ -210,7 +212,13 @@ class Primitive:
             out = write_call(self._jaxprs, self.flat, values)
             if out is not None:
                 return out
-        return self.call(*values)
+        return self.call(*values) if self.shared is None else self.shared.call(values)
+
+    def executable(self, values: Sequence[Operand]) -> tuple[Any, list[Array]]:
+        """A function of `jax.jit` that runs on such arrays, and the operands that it takes before these."""
+        if self.shared is None:
+            return self.call, []
+        return self.shared.find(values, EXECUTED)[0]
 
     def unflatten(self, out: Outputs) -> PyTree:
         """The structure that ``fn`` returned, from a flat output of `bind`."""
@@ -225,7 +233,7 @@ class Primitive:
             "collective": self.collective,
             "positions": self.positions,
             "deferrable": self.deferrable,
-            "shared": self.shared,
+            "shared": self.shared is not None,
         }
 
     # Forward mode

@@ -46,7 +46,7 @@ class ResidualPlan(VjpPlan):
                 f"{self.primitive.name}_vjp",
                 vjp,
                 deferrable=self.primitive.deferrable,
-                shared=self.primitive.shared,
+                shared=self.primitive.shared is not None,
             )
         )
 
@@ -75,7 +75,7 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         f"{primitive.name}_saving",
         forward,
         deferrable=primitive.deferrable,
-        shared=primitive.shared,
+        shared=primitive.shared is not None,
     )
     jaxpr = found.closed.jaxpr
     saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
