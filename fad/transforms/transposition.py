@@ -10,9 +10,12 @@ Here such a one is replaced, before the program is transposed, by an identity wh
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
@@ -20,6 +23,7 @@ from fad.core.jaxapi import ClosedJaxpr, Literal, Zero, define_primitive, new_pr
 from fad.core.jaxprs import bind_jaxpr, with_programs
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
+from fad.core.tensor import is_operand
 from fad.core.types import Atom, Aval, JaxBody, JaxEquation, Outputs, PyTree, Value
 from fad.errors import ArgumentError, FadError, GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, in_body, stage
@@ -33,16 +37,18 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     Arguments:
         f: the function, of pytrees of Tensors. It is traced, as by `jit`. It may close over tracked Tensors,
             in which the result can be differentiated.
-        primals: arguments of it, whose shapes and dtypes alone are read; a ``jax.ShapeDtypeStruct`` may
-            stand for an array.
+        primals: arguments of it, pytrees of arrays and numbers whose shapes and dtypes alone are read; a
+            ``jax.ShapeDtypeStruct`` may stand for an array.
 
     Returns:
         A function from a cotangent, of the structure of f's result, to a tuple of cotangents, one for each
         argument. Nothing is conjugated.
 
     Raises:
-        GradientError: f is not linear in its arguments, or runs on the host (`from_torch`), where that is not
-            known: `vjp` transposes what is.
+        ArgumentError: an argument is neither an array nor a number.
+        GradientError: f is not linear in its arguments, makes constants of them (`stop_gradient`), or runs on
+            the host (`from_torch`), where that is not known: `vjp` transposes what is. Or it does not go from
+            floating or complex numbers to such, or from integers to integers.
         StructureError: a cotangent is not of the structure, shape and dtype of f's result.
 
     Source: ``jax.linear_transpose``.
@@ -54,14 +60,7 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     """
     check_callable(f, "linear_transpose")
     leaves, structure = trees.flatten(primals)
-    for x in leaves:
-        if not hasattr(x, "dtype"):
-            raise ArgumentError(
-                f"linear_transpose: the arguments must be arrays, got {describe(x)}: let the function close "
-                "over what is no array"
-            )
-    structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
-
+    structs = list(map(_struct, leaves))
     like = trees.skeleton(primals)
 
     def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
@@ -70,12 +69,19 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     primitive, values, out_structure = stage(run, structs, bodies=[f])
     captures = values[: len(values) - len(structs)]
     expected = _outputs(primitive, tuple(map(aval_of, values)))
+    _check_dtypes(structs, expected)
     transposed = _transposed(primitive, len(captures), tuple(structs))
     try:
         jax.eval_shape(transposed.flat, *map(aval_of, captures), *expected)
     except (NotImplementedError, AssertionError, TypeError, ValueError) as error:
         if isinstance(error, FadError):
             raise
+        if f"{jax.lax.stop_gradient.__name__!r}" in str(error):
+            raise GradientError(
+                "linear_transpose: the function makes a constant of a value that depends on its arguments "
+                "(stop_gradient or detach), so it has no transpose: take that out of it, or write "
+                "fad.vjp(f, *args)[1] for the pullback, to which this value does not contribute"
+            ) from error
         raise GradientError(
             f"linear_transpose: the function is not linear in its arguments, or not known to be ({error}). "
             "If it is, its transpose is the pullback at any point: write fad.vjp(f, *args)[1], which "
@@ -84,7 +90,8 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
 
     def function(cotangent: PyTree) -> PyTree:
         given, found = trees.flatten(enter(cotangent))
-        shapes = [(tuple(x.shape), x.dtype) for x in given if hasattr(x, "dtype")]
+        avals = [aval_of(x) for x in given if is_operand(x)]
+        shapes = [(tuple(a.shape), a.dtype) for a in avals]
         if found != out_structure or shapes != [(tuple(a.shape), a.dtype) for a in expected]:
             shown = trees.unflatten(out_structure, [f"{a.dtype}{list(a.shape)}" for a in expected])
             raise StructureError(
@@ -96,6 +103,31 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
         return leave(trees.unflatten(structure, outs, like=like), has_tensor(cotangent))
 
     return function
+
+
+def _struct(x: object) -> Aval:
+    """The shape and dtype of an argument."""
+    if not (is_operand(x) or hasattr(x, "dtype")):
+        raise ArgumentError(
+            f"linear_transpose: the arguments must be arrays or numbers, got {describe(x)}: let the function "
+            "close over what is neither"
+        )
+    aval: Any = aval_of(x) if is_operand(x) else x
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+
+
+def _check_dtypes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> None:
+    """Refuse a function that is not one of floating or complex numbers, or of integers."""
+    dtypes = [a.dtype for a in (*inputs, *outputs)]
+    for kind in (np.inexact, np.integer):
+        if all([jnp.issubdtype(d, kind) for d in dtypes]):
+            return
+    taken, made = [", ".join([str(a.dtype) for a in avals]) for avals in (inputs, outputs)]
+    raise GradientError(
+        "linear_transpose: the function must go from floating or complex numbers to such, or from integers "
+        f"to integers, got one from {taken} to {made}: let it close over other arguments, and leave other "
+        "results out"
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import assert_close
 
@@ -72,13 +73,92 @@ def test_what_is_not_linear_is_refused():
             fad.linear_transpose(f, X)
 
 
+def with_a_rule(f, g=7.0):
+    made = fad.custom_rules(f)
+    made.defvjp(lambda x: (f(x), ()), lambda _, c: (g * c,))
+    return made
+
+
+class Stopping(fad.Function):
+    @staticmethod
+    def forward(x):
+        return 2.0 * x + fad.stop_gradient(x)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return 7.0 * g
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: 2.0 * x + fad.stop_gradient(x),
+        lambda x: 2.0 * x + x.detach(),
+        with_a_rule(lambda x: 2.0 * x + jax.lax.stop_gradient(x)),
+        with_a_rule(lambda x: jax.lax.stop_gradient(x)),
+        Stopping.apply,
+        fad.vmap(Stopping.apply),
+    ],
+)
+def test_stopped_gradients_have_no_transpose(f):
+    if "lineax" in sys.modules:  # it gives JAX's stop_gradient a transpose, for the whole process
+        return
+    with pytest.raises(GradientError, match=r"makes a constant of a value .*fad.vjp\(f, \*args\)"):
+        fad.linear_transpose(f, X)
+
+
+def test_stopped_gradients_of_what_is_constant():
+    stop, w = jax.lax.stop_gradient, fad.tensor(X)
+    for f in (
+        lambda x: x * fad.stop_gradient(w),
+        with_a_rule(lambda x: x * stop(X)),
+        lambda t: fad.jvp(lambda x: x * fad.stop_gradient(x), (X,), (t,))[1],
+        lambda t: fad.jvp(with_a_rule(lambda x: x * stop(x), X), (X,), (t,))[1],
+    ):
+        assert_close(fad.linear_transpose(f, X)(M[1])[0], M[1] * X)
+
+
+@pytest.mark.parametrize("x", [1.0, 1, 1 + 2j, (1.0, X), {"a": [2.0, None]}, np.float64(1.0)])
+@pytest.mark.parametrize("x64", [False, True])
+def test_numbers_as_arguments(x, x64):
+    double = lambda tree: jax.tree.map(lambda x: 2 * x, tree)
+    with jax.enable_x64(x64):
+        for cotangent in (x, jax.tree.map(jnp.asarray, x)):
+            found = fad.linear_transpose(double, x)(cotangent)
+            expected = jax.linear_transpose(double, x)(cotangent)
+            assert_close(found, expected)
+            weak = [[a.weak_type for a in jax.tree.leaves(t)] for t in (found, expected)]
+            assert weak[0] == weak[1]
+
+
+def test_numbers_beside_arrays_and_under_transforms():
+    scaled = lambda x: x * jnp.ones(2, jnp.bfloat16)
+    c = jnp.ones(2, jnp.bfloat16)
+    (found,) = fad.linear_transpose(scaled, 1.0)(c)
+    assert_close(found, jax.linear_transpose(scaled, 1.0)(c)[0])
+    triple = lambda c: fad.linear_transpose(lambda x: 3.0 * x, 1.0)(c)[0]
+    assert_close(fad.vmap(triple)(X), 3.0 * X)
+    assert float(fad.grad(triple)(2.0)) == 3.0
+    assert float(fad.grad(lambda w: fad.linear_transpose(lambda x: w * x, 1.0)(3.0)[0])(2.0)) == 3.0
+
+
+@pytest.mark.parametrize("args", [(True,), (1.0, 1), (jnp.arange(3), X), (jax.random.key(0),)])
+def test_dtypes_that_do_not_go_together(args):
+    with pytest.raises(TypeError, match="linear_transpose only supports"):
+        jax.linear_transpose(lambda *args: 2 * X.sum(), *args)
+    with pytest.raises(GradientError, match="linear_transpose: the function must go from"):
+        fad.linear_transpose(lambda *args: 2 * X.sum(), *args)
+    with pytest.raises(GradientError, match="got one from float32 to float32, int32"):
+        fad.linear_transpose(lambda x: (x, 1), 1.0)
+
+
 def test_cotangents_and_arguments_of_the_wrong_form():
     transposed = fad.linear_transpose(lambda x: (x, 2.0 * x), X)
     with pytest.raises(StructureError, match=r"'float32\[3\]', 'float32\[3\]'.*got Array float32"):
         transposed(X)
     with pytest.raises(StructureError, match="linear_transpose: the cotangent must be like"):
         transposed((X, jnp.ones(4)))
-    with pytest.raises(ArgumentError, match="must be arrays, got str"):
+    with pytest.raises(ArgumentError, match="must be arrays or numbers, got str"):
         fad.linear_transpose(fnp.sin, "x")
     with pytest.raises(TypeError, match="must be a function"):
         fad.linear_transpose(3, X)
@@ -177,7 +257,7 @@ def test_stop_gradient_elsewhere_is_refused_as_in_jax():
         found = fad.linear_transpose(lambda x: x + fad.stop_gradient(x), X)(V)[0]
         assert_close(found, expected)
         return
-    with pytest.raises(GradientError, match="linear_transpose: the function is not linear"):
+    with pytest.raises(GradientError, match="linear_transpose: the function makes a constant"):
         fad.linear_transpose(lambda x: x + fad.stop_gradient(x), X)
 
 
