@@ -50,7 +50,16 @@ from fad.core.jaxprs import (
     run_inlined,
     trace,
 )
-from fad.core.types import Array, ArrayFunction, Atom, JaxEquation, JaxLiteral, JaxProgram, Operand, Outputs
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Atom,
+    JaxEquation,
+    JaxLiteral,
+    JaxProgram,
+    Operand,
+    Outputs,
+)
 
 # So many numbers of NumPy, such as the positions of a slice, stay constants of a program that is kept, as
 # in `jax.jit`: XLA makes more of them, and each operand costs time at each call.

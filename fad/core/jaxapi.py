@@ -194,7 +194,9 @@ def call_table(
 
     return _table(
         name,
-        lambda *args, **kwargs: disabled(*args, **kwargs),  # JAX identifies a table by this function
+        lambda *args, **kwargs: disabled(
+            *args, **kwargs
+        ),  # JAX identifies a table by this function
         miss,
         (),
         (),

@@ -112,9 +112,7 @@ def map_equations(
         env.update(zip(eqn.outvars, outputs, strict=True))
 
 
-def run_inlined(
-    closed: JaxProgram, values: Sequence[Array], opens: Opens = called
-) -> list[Array]:
+def run_inlined(closed: JaxProgram, values: Sequence[Array], opens: Opens = called) -> list[Array]:
     """`fad.core.jaxapi.run_jaxpr`, by `map_equations`."""
     env: dict[Atom, Array] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, values, strict=True))

@@ -17,11 +17,14 @@ from fad.core.level import bind, outlived
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.rules import Rules
+from fad.core.tensor import Tensor
 from fad.core.types import Array, Dims, Outputs, PyTree
 from fad.errors import RuleError, describe
 from fad.functions.check_results import pair
+from fad.functions.closures import closure_error_of, is_tracked
 from fad.functions.templates import Template
 from fad.levels.body_numbers import code_of
+from fad.tape.recorder import ROOT
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,7 +82,8 @@ def operation(
     Raises:
         TypeError: ``f`` is no function, or a rule is none; in a call, a positional argument has a leaf that
             is no array or number, or a keyword argument is not hashable.
-        RuleError: a rule returns something of another structure than the function does.
+        RuleError: a rule returns something of another structure than the function does; or a body closes over
+            a Tensor that a transform or a graph tracks.
 
     A rule is used wherever the derived one would be: under ``vmap``, the batched operation has batched rules.
     Higher derivatives are those of the rule's own code. Native JAX transforms derive their own.
@@ -166,12 +170,28 @@ class _WrittenRules:
         """The Primitive for arguments with this rest, and these static ones."""
 
         def fn(*leaves: Array) -> PyTree:
-            return f(*rest.combine(leaves), **static)
+            return self._arrays(f(*rest.combine(leaves), **static), f)
 
         given = (self.jvp, self.vjp, self.batch)
         rules = None if given == (None, None, None) else self._flat(fn, rest, static)
         deferrable = self.deferrable
         return Primitive(self.name, fn, deferrable=deferrable, rules=rules, shared=True)
+
+    def _arrays(self, returned: PyTree, body: Body) -> PyTree:
+        """What a body returned, with Tensors that it made itself as arrays.
+
+        Raises:
+            RuleError: there is another Tensor: the body closes over what a transform or a graph tracks.
+        """
+
+        def one(x: PyTree) -> PyTree:
+            if not isinstance(x, Tensor):
+                return x
+            if x.level is ROOT and not x.requires_grad:
+                return x.value
+            raise closure_error_of(self.name, self.name, [body], x, is_tracked)
+
+        return trees.map_leaves(one, returned)
 
     def _flat(self, fn: Body, rest: Template, static: dict[str, object]) -> Rules:
         """The rules as functions of leaves; ``fn`` is the function as one."""
@@ -200,13 +220,13 @@ class _WrittenRules:
 
         def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Outputs, Outputs]:
             assert user_jvp is not None
-            found = user_jvp(join(primals), join(tangents), **static)
+            found = self._arrays(user_jvp(join(primals), join(tangents), **static), user_jvp)
             out, out_t = pair(f"{self.name}: jvp", "output, tangent", found)
             return flat("jvp", out, primals), flat("jvp", out_t, primals)
 
         def forward(*leaves: Array) -> tuple[Outputs, PyTree]:
             assert user_vjp is not None
-            found = user_vjp[0](*join(leaves), **static)
+            found = self._arrays(user_vjp[0](*join(leaves), **static), user_vjp[0])
             out, residuals = pair(f"{self.name}: vjp", "output, residuals", found)
             return flat("vjp", out, leaves), residuals
 
@@ -214,12 +234,12 @@ class _WrittenRules:
             assert user_vjp is not None
             if type(cotangents) is tuple:
                 cotangents = trees.unflatten(structures[len(cotangents)], cotangents)
-            found = user_vjp[1](residuals, cotangents, **static)
+            found = self._arrays(user_vjp[1](residuals, cotangents, **static), user_vjp[1])
             return self._cotangents(found, rest)
 
         def batch(size: int, dims: Dims, *leaves: Array) -> tuple[Outputs, PyTree]:
             assert user_batch is not None
-            found = user_batch(size, dims, *join(leaves), **static)
+            found = self._arrays(user_batch(size, dims, *join(leaves), **static), user_batch)
             out, out_dims = pair(f"{self.name}: batch", "output, output_dims", found)
             outs = flat("batch", out, [_lane(x, d) for x, d in zip(leaves, dims, strict=True)])
             if type(outs) is tuple and type(out_dims) is not tuple:

@@ -78,14 +78,14 @@ def checked_arrays(rules: CallRules, outs: Values, leaves: Sequence[Tensor] = ()
             continue
         o = outlived(without_leaves(o, leaves))
         if isinstance(o, Tensor):
-            if _is_tracked(o):
-                raise closure_error(rules, o, _is_tracked)
+            if is_tracked(o):
+                raise closure_error(rules, o, is_tracked)
             o = o.value
         result.append(o)
     return result
 
 
-def _is_tracked(x: object) -> bool:
+def is_tracked(x: object) -> bool:
     """Whether ``x`` belongs to a running fad transform or to the eager graph."""
     x = outlived(x)
     return isinstance(x, Tensor) and (x.level is not ROOT or x.requires_grad)
@@ -105,14 +105,25 @@ def closure_error(rules: CallRules, reached: object, blamed: Callable[[object], 
     """
     while isinstance(rules, (BatchedRules, DerivativeRules)):
         rules = rules.base
-    name = rules.name
-    called = getattr(rules.function, "_called", f"{name}.apply")
-    for body in rules.bodies():
+    called = getattr(rules.function, "_called", f"{rules.name}.apply")
+    return closure_error_of(rules.name, called, rules.bodies(), reached, blamed)
+
+
+def closure_error_of(
+    name: str,
+    called: str,
+    bodies: Sequence[Callable[..., object]],
+    reached: object,
+    blamed: Callable[[object], bool],
+) -> RuleError:
+    """`closure_error` for the ``bodies`` of the operation ``name``, which is ``called`` so."""
+    for body in bodies:
         for variable, value in _closed_over(body):
             if blamed(value):
                 what = f"{variable!r} ({describe(value)}{_where(value)})"
+                of = getattr(body, "__name__", type(body).__name__)
                 return RuleError(
-                    f"{name}.{body.__name__} closes over {what}, which is not among its arguments, "
+                    f"{name}.{of} closes over {what}, which is not among its arguments, "
                     f"so its derivative would be lost. Pass {variable} as an argument of "
                     f"{called}, or use fad.stop_gradient({variable}) if no derivative is wanted."
                 )

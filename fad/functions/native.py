@@ -20,8 +20,8 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from fad.core.jaxapi import (
     instantiate_zeros,
     is_undefined_primal,
     new_primitive,
+    run_jaxpr,
     varying_alike,
 )
 from fad.core.level import state, traced_by_jax
@@ -45,8 +46,6 @@ from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
 from fad.levels.randomness import has_draws, note_call
-
-T = TypeVar("T")
 
 call_p = new_primitive("fad_call", expensive=True)
 
@@ -73,10 +72,19 @@ def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
 
 
 def _run(*values: Any, rules: CallRules) -> list[Array]:
-    arrays, _ = _body(rules, values)
+    try:
+        arrays, _ = _body(rules, values)
+    except jax.errors.UnexpectedTracerError as error:
+        raise closure_error(rules, None, is_tracer) from error
     if is_traced(arrays) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
     return arrays
+
+
+def _run_compiled(*values: Any, rules: CallRules) -> list[Array]:
+    """`_run`, in compiled code."""
+    closed, _ = _make_program(rules, list(map(aval_of, values)))
+    return run_jaxpr(closed, *values)
 
 
 class _Abstract(NamedTuple):
@@ -90,20 +98,15 @@ class _Abstract(NamedTuple):
 _of_others = Table(4096)
 
 
-def _known(rules: CallRules, avals: Sequence[Aval], make: Callable[..., T]) -> T:
-    """``make(rules, avals)``, from a table that goes with the Function class whose call this is."""
+def _abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
+    """What is known of a call before it runs: from a table that goes with the Function class whose call it is."""
     base = rules
     while isinstance(base, (BatchedRules, DerivativeRules)):
         base = base.base
     table = _of_others if base.function is None else base.function._plans
-    key = (make, rules, tuple(avals))
-    found: T | None = table.get(key)
-    return table.put(key, make(rules, avals)) if found is None else found
-
-
-def _abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
-    """What is known of a call before it runs."""
-    return _known(rules, avals, _make_abstract)
+    key = ("native", rules, tuple(avals))
+    found: _Abstract | None = table.get(key)
+    return table.put(key, _make_abstract(rules, avals)) if found is None else found
 
 
 def _make_abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
@@ -112,7 +115,7 @@ def _make_abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
         return _Abstract(tangents, Template.flat_of(len(tangents)), None)
-    closed, template = _known(rules, avals, _make_program)
+    closed, template = _make_program(rules, avals)
     drawing = closed if has_draws(closed.jaxpr) else None
     return _Abstract(list(closed.out_avals), template, drawing)
 
@@ -205,7 +208,7 @@ def _drawing(eqn: JaxEquation) -> JaxProgram | None:
 
 
 def _program(eqn: JaxEquation) -> JaxProgram:
-    return _known(eqn.params["rules"], [v.aval for v in eqn.invars], _make_program)[0]
+    return _make_program(eqn.params["rules"], [v.aval for v in eqn.invars])[0]
 
 
 define_primitive(
@@ -215,5 +218,6 @@ define_primitive(
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,
+    traced=_run_compiled,
 )
 call_p.drawing, call_p.program = _drawing, _program

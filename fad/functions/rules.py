@@ -116,7 +116,9 @@ class CallRules:
     """
 
     def __init_subclass__(cls) -> None:
-        refer_weakly(cls)  # they refer to the Function, which may be a class that is made anew in each step
+        refer_weakly(
+            cls
+        )  # they refer to the Function, which may be a class that is made anew in each step
 
     name: str
     separates_outputs = False  # for hooks, each output is that of a node of its own

@@ -8,7 +8,7 @@ import pytest
 from helpers import assert_close, leaf
 
 import fad
-from fad.errors import RuleError
+from fad.errors import LevelError, RuleError
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 2.0, -1.0])
@@ -188,3 +188,130 @@ def test_the_error_names_the_function_whatever_derivative_of_it_runs(order):
         RuleError, match=r"^Curved\.jet closes over 'w' .*an argument of Curved\.apply,"
     ):
         fad.grad(closes)(2.0)
+
+
+# Each rule of each kind of operation
+
+
+def of_custom_rules(k):
+    f = fad.custom_rules(lambda x: jnp.sin(x) * k("f"))
+    if k.rule in ("fwd", "bwd"):
+        f.defvjp(lambda x: (jnp.sin(x) * k("fwd"), x), lambda x, g: (g * jnp.cos(x) * k("bwd"),))
+    if k.rule == "residuals":
+        residuals = lambda x: (jnp.sin(x) * 2.0, (x, k("residuals")))
+        f.defvjp(residuals, lambda r, g: (g * jnp.cos(r[0]) * r[1],))
+    if k.rule == "jvp":
+        f.defjvp(lambda p, t: (jnp.sin(*p) * 2.0, t[0] * jnp.cos(*p) * k("jvp")))
+    if k.rule == "vmap":
+        f.defvmap(lambda size, batched, x: (jnp.sin(x) * k("vmap"), True))
+    return f
+
+
+def of_operation(k):
+    rules = {
+        "vjp": (
+            lambda x: (jnp.sin(x) * k("fwd"), x),
+            lambda x, g: (g * jnp.cos(x) * k("bwd"),),
+        ),
+        "jvp": lambda p, t: (jnp.sin(*p) * 2.0, t[0] * jnp.cos(*p) * k("jvp")),
+        "batch": lambda size, dims, x: (jnp.sin(x) * k("vmap"), dims[0]),
+    }
+    rule = {"fwd": "vjp", "bwd": "vjp", "vmap": "batch"}.get(k.rule, k.rule)
+    return fad.extend.operation(**({rule: rules[rule]} if rule in rules else {}))(
+        lambda x: jnp.sin(x) * k("f")
+    )
+
+
+def of_functions(jax_rules):
+    def make(k):
+        sin, cos = (jnp.sin, jnp.cos) if jax_rules else (fad.numpy.sin, fad.numpy.cos)
+
+        def setup(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        rules = {
+            "bwd": ("vjp", lambda ctx, g: g * cos(ctx.saved_tensors[0]) * k("bwd")),
+            "jvp": ("jvp", lambda ctx, t: t * cos(ctx.saved_tensors[0]) * k("jvp")),
+            "vmap": ("vmap", lambda info, dims, x: (sin(x) * k("vmap"), dims[0])),
+        }
+        members = {
+            "jax_rules": jax_rules,
+            "forward": staticmethod(lambda x: sin(x) * k("f")),
+            "setup_context": staticmethod(setup),
+        }
+        if k.rule in rules:
+            name, rule = rules[k.rule]
+            members[name] = staticmethod(rule)
+        return type("F", (fad.Function,), members).apply
+
+    return make
+
+
+def of_from_jax(k):
+    return fad.from_jax(lambda x: jnp.sin(x) * k("f"))
+
+
+KINDS = [
+    (of_custom_rules, ["f", "fwd", "bwd", "residuals", "jvp", "vmap"]),
+    (of_operation, ["f", "fwd", "bwd", "jvp", "vmap"]),
+    (of_from_jax, ["f"]),
+    (of_functions(True), ["f", "bwd", "jvp", "vmap"]),
+    (of_functions(False), ["f", "bwd", "jvp", "vmap"]),
+]
+# What reaches a rule.
+USES = {
+    "f": [lambda f: f(X).sum(), lambda f: fad.jvp(f, (X,), (X,))[1].sum()],
+    "vmap": [lambda f: fad.vmap(f)(X).sum()],
+}
+DIFFERENTIATED = [lambda f: fad.grad(lambda x: f(x).sum())(X).sum()]
+BOTH = [*DIFFERENTIATED, lambda f: fad.jvp(f, (X,), (X,))[1].sum()]
+
+
+def eager(h):
+    def run(w):
+        w = fad.tensor(w, requires_grad=True)
+        h(w).backward()
+        return w.grad.array
+
+    return run
+
+
+TRACKING = {
+    "grad": (fad.grad, 2.0),
+    "jvp": (lambda h: lambda w: fad.jvp(h, (w,), (1.0,))[1], 2.0),
+    "vmap": (fad.vmap, jnp.array([2.0, 3.0])),
+    "eager": (eager, 2.0),
+    "jit": (fad.jit, 2.0),
+    "jax.grad": (jax.grad, 2.0),
+    "jax.vmap": (jax.vmap, jnp.array([2.0, 3.0])),
+    "jax.jit": (jax.jit, 2.0),
+}
+
+
+class Rule:
+    """2.0 in each rule but one, and there ``w``."""
+
+    def __init__(self, rule, w):
+        self.rule, self.w = rule, w
+
+    def __call__(self, rule):
+        return self.w if rule == self.rule else 2.0
+
+
+@pytest.mark.parametrize("tracking", TRACKING)
+@pytest.mark.parametrize(
+    ("make", "rule"), [(m, r) for m, rules in KINDS for r in rules], ids=lambda x: str(x)[:25]
+)
+def test_each_rule_gives_the_right_number_or_says_what_to_pass(make, rule, tracking):
+    transform, w = TRACKING[tracking]
+    # The jvp of an operation is that of its function: its vjp must give the same.
+    vjp_alone = make is of_operation or rule == "fwd"
+    for use in USES.get(rule, DIFFERENTIATED if vjp_alone else BOTH):
+        expected = transform(lambda w, use=use: use(lambda x: fad.numpy.sin(x) * w))(w)
+        try:
+            found = transform(lambda w, use=use: use(make(Rule(rule, w))))(w)
+        except (RuleError, LevelError) as error:
+            assert "argument" in str(error) and "clos" in str(error)
+        else:
+            assert rule == "fwd" or jnp.allclose(jnp.asarray(found), expected, rtol=1e-4)
