@@ -2,17 +2,18 @@
 
 NOTE [functions made anew]
 
-    w = jnp.arange(3.0)
-    for k in range(20):  # nothing is compiled after the second step
-        fad.grad(fad.from_jax(lambda x: jnp.sin(x) @ (w + k) * k))(array)
+    for k in range(4):  # nothing is compiled after the second step
+        f = fad.from_jax(lambda x: jnp.sin(x) @ (array + k) * k)
+        assert jnp.allclose(fad.grad(f)(array), jnp.cos(array) * (array + k) * k)
 
 A function that is made anew in each step, a lambda that is wrapped there or a class in a function, has
-Primitives of its own. To ask whether two functions are equal would not do: equal code may read a global, or an
-attribute of an object, that has changed. So such functions are traced anew, and their programs are compared,
-as those of `fad.jit` are: the same equations, up to the names of variables, on operands of the same avals.
-Then one function of ``jax.jit`` serves them all. Arrays that a function closes over are operands of it. So are
-numbers, once they have been others in an earlier program; until then they are constants, of which XLA makes
-more. Rules for derivatives do not count, since a program is looked up only where it is executed.
+Primitives of its own. To ask whether two functions are equal would not do: equal code may read a global, or
+an attribute of an object, that has changed. So such functions are traced anew, and their programs are
+compared, as those of `fad.jit` are: the same equations, up to the names of variables, on operands of the
+same avals. Then one function of ``jax.jit`` serves them all. Arrays that a function closes over are operands
+of it. So are numbers and small constants of NumPy, once they have been others in an earlier program; until
+then they are constants, of which XLA makes more. Rules for derivatives do not count where a program is
+executed; where JAX may transform it, programs that call such rules are not shared.
 
 The Primitives themselves, what is derived from them, and the programs that they trace, go with the function
 that was made anew. Of compiled programs the last ones are kept, see `Cache`.
@@ -22,9 +23,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import numpy as np
+from jax.stages import Wrapped
 
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache
@@ -66,9 +67,9 @@ from fad.core.types import (
 LITERAL = 64
 
 
-# A function of `jax.jit`, which returns a tuple, and the operands that it takes before those of the program; or
-# the Primitive's own.
-_Compiled = tuple[Any, list[Array]]
+# A function of `jax.jit`, which returns a tuple, and the operands that it takes before those of the program;
+# or the Primitive's own.
+_Compiled = tuple[Wrapped, list[Array]]
 
 
 class EqualPrograms:
@@ -84,7 +85,7 @@ class EqualPrograms:
     __slots__ = ("_alone", "_flat", "_found", "_known", "_name")
 
     def __init__(
-        self, name: str, flat: ArrayFunction, alone: Any, known: dict[Hashable, KnownCall]
+        self, name: str, flat: ArrayFunction, alone: Wrapped, known: dict[Hashable, KnownCall]
     ) -> None:
         self._name = name
         self._flat = flat
@@ -111,7 +112,7 @@ class EqualPrograms:
     def table(self) -> ArrayFunction:
         """The compiled function for calls on arrays."""
 
-        def find(values: Sequence[Operand], _: object) -> tuple[Any, ...]:
+        def find(values: Sequence[Operand], _: object) -> tuple[object, ...]:
             depth = EXECUTED if at_top_level() else 0
             (jitted, before), single = self.find(values, depth)
             return jitted, before, list(values), _only if single else tuple
@@ -146,11 +147,11 @@ def _compiled(name: str, closed: JaxProgram, depth: int) -> _Compiled:
         closed, _ = trace(lambda *values: run_inlined(inner, values, _call), avals)
     numbers: list[JaxLiteral] = []
     program = jaxpr_key(closed.jaxpr, depth, numbers)
-    consts = [np.array(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
-    small = {k: c for k, c in enumerate(consts) if type(c) is np.ndarray and c.size <= LITERAL}
+    of_numpy = {k: np.array(c) for k, c in enumerate(closed.consts) if isinstance(c, np.ndarray)}
+    small = {k: c for k, c in of_numpy.items() if c.size <= LITERAL}
     key = (name, depth, program, tuple([(k, c.dtype, c.shape) for k, c in small.items()]))
     family: _Family = _families.get(key) or _families.put(key, _Family(name))
-    return family.find(closed, consts, numbers, small)
+    return family.find(closed, numbers, small)
 
 
 def _call(eqn: JaxEquation) -> JaxProgram | None:
@@ -160,8 +161,8 @@ def _call(eqn: JaxEquation) -> JaxProgram | None:
 
 
 def _hides_constants(eqn: JaxEquation) -> bool:
-    """Whether an equation calls a program that has arrays, or may have numbers, which a function of the user's
-    closes over; inlined, they are constants and numbers of the program around it.
+    """Whether an equation calls a program that has arrays, or may have numbers, which a function of the
+    user's closes over; inlined, they are constants and numbers of the program around it.
     """
     found = called(eqn)
     return has_own_rules(eqn) if found is None else bool(found.consts)
@@ -176,20 +177,19 @@ class _Family:
         self._name = name
         self._first: list[Hashable] = []
         self._changed: frozenset[int] = frozenset()
-        self._jitted: Any = None
+        self._jitted: Wrapped | None = None
         self._lock = threading.Lock()
 
     def find(
         self,
         closed: JaxProgram,
-        consts: Sequence[Any],
         numbers: Sequence[JaxLiteral],
         small: dict[int, np.ndarray],
     ) -> _Compiled:
         """What is compiled for ``closed``."""
         count = len(numbers)
         values = [*[np.asarray(v.val) for v in numbers], *small.values()]
-        now = list(map(bits, values))
+        now: list[Hashable] = list(map(bits, values))
         with self._lock:
             self._first = self._first or now
             pairs = zip(self._first, now, strict=True)
@@ -200,13 +200,13 @@ class _Family:
                 self._jitted = _jitted(self._name, closed, lifted, fixed)
                 self._changed = changed
             jitted = self._jitted
-        operands = [c for k, c in enumerate(consts) if k not in fixed]
+        operands = [c for k, c in enumerate(closed.consts) if k not in fixed]
         return jitted, list(map(as_array, [*[values[k] for k in lifted], *operands]))
 
 
 def _jitted(
     name: str, closed: JaxProgram, lifted: Sequence[int], fixed: dict[int, np.ndarray]
-) -> Any:
+) -> Wrapped:
     """``closed`` compiled, as a function of its numbers at the places ``lifted``, of its constants that are
     not ``fixed``, and of its operands.
     """
@@ -214,7 +214,7 @@ def _jitted(
     count = len(lifted)
 
     def program(*values: Array) -> tuple[Array, ...]:
-        given: list[Any] = list(values)
+        given: list[Array | np.ndarray] = list(values)
         for k, c in fixed.items():  # in order
             given.insert(count + k, c)
         return tuple(run(*given))

@@ -373,7 +373,7 @@ def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
 
 
 def computed_by(eqn: types.JaxEquation) -> types.JaxProgram | None:
-    """The program that a call with rules of its own computes, see `has_own_rules`; None for other equations."""
+    """The program that a call with rules of its own computes (`has_own_rules`); None for other equations."""
     if not has_own_rules(eqn):
         return None
     own: Callable[[types.JaxEquation], types.JaxProgram] | None = flag_of(eqn, "program")
@@ -391,7 +391,7 @@ def has_own_rules(eqn: types.JaxEquation) -> bool:
 _CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vmap_call")
 
 
-def telling_parameters(eqn: types.JaxEquation) -> list[tuple[str, Any]]:
+def telling_parameters(eqn: types.JaxEquation) -> list[tuple[str, object]]:
     """The parameters of an equation that say what it is, by name: not the function of a ``reduce`` whose
     program is there too.
     """

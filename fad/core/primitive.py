@@ -18,10 +18,10 @@ from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
 from fad.core.dependence import READ, DependenceRows
 from fad.core.dtypes import is_inexact
-from fad.core.equal_programs import EXECUTED, EqualPrograms
+from fad.core.equal_programs import EqualPrograms
 from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type
-from fad.core.jaxprs import KnownCall, inlined_when_traced, write_call
+from fad.core.jaxprs import EXECUTED, KnownCall, inlined_when_traced, write_call
 from fad.core.level import batching, bind, state
 from fad.core.masked import jvp_in, run_pullback, select, spread, vjp_in
 from fad.core.observation import observable
@@ -214,7 +214,7 @@ class Primitive:
                 return out
         return self.call(*values) if self.shared is None else self.shared.call(values)
 
-    def executable(self, values: Sequence[Operand]) -> tuple[Any, list[Array]]:
+    def executable(self, values: Sequence[Operand]) -> tuple[jax.stages.Wrapped, list[Array]]:
         """A function of `jax.jit` that runs on such arrays, and the operands that it takes before these."""
         if self.shared is None:
             return self.call, []

@@ -105,9 +105,10 @@ def operation(
     if not callable(f):
         raise TypeError(f"operation: the first argument must be a function, got {describe(f)}")
     called = str(name or getattr(f, "__name__", type(f).__name__))
-    code = code_of(f)
-    made_anew = _dropped.get(code) is not None
-    written = _WrittenRules(called, jvp, vjp, batch, deferrable=not made_anew)
+    count = _made.get(code_of(f)) or _made.put(code_of(f), _Count())
+    count.made += 1
+    made_anew = count.made > _FEW
+    written = _WrittenRules(called, jvp, vjp, batch, made_anew)
     primitives = Cache()
 
     @functools.wraps(f, updated=())
@@ -132,13 +133,28 @@ def operation(
 
     run.primitives = primitives  # type: ignore[attr-defined]
     if not made_anew:
-        weakref.finalize(run, _dropped.put, code, True).atexit = False
+        weakref.finalize(run, count.note_dropped).atexit = False
     return run
 
 
-# Codes of functions whose operations were dropped: others of theirs are probably made anew in each step.
-# Replay looks for operations that repeat, and these do not.
-_dropped = Cache()
+class _Count:
+    """How many operations were made of functions of one code.
+
+    Where one was dropped, or there are many, others are probably made anew in each step. They are compiled as in
+    NOTE [functions made anew], and not deferred: replay looks for operations that repeat.
+    """
+
+    __slots__ = ("made",)
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def note_dropped(self) -> None:
+        self.made = max(self.made, _FEW)
+
+
+_FEW = 8
+_made = Cache()
 
 
 class _WrittenRules:
@@ -150,7 +166,7 @@ class _WrittenRules:
         jvp: Body | None,
         vjp: tuple[Body, Body] | None,
         batch: Body | None,
-        deferrable: bool,
+        made_anew: bool,
     ) -> None:
         pair = vjp is None or (isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp)))
         if not pair:
@@ -164,7 +180,7 @@ class _WrittenRules:
         self.jvp = jvp
         self.vjp = vjp
         self.batch = batch
-        self.deferrable = deferrable
+        self.made_anew = made_anew
 
     def primitive(self, f: Body, rest: Template, static: dict[str, object]) -> Primitive:
         """The Primitive for arguments with this rest, and these static ones."""
@@ -174,8 +190,8 @@ class _WrittenRules:
 
         given = (self.jvp, self.vjp, self.batch)
         rules = None if given == (None, None, None) else self._flat(fn, rest, static)
-        deferrable = self.deferrable
-        return Primitive(self.name, fn, deferrable=deferrable, rules=rules, shared=True)
+        anew = self.made_anew
+        return Primitive(self.name, fn, deferrable=not anew, rules=rules, shared=anew)
 
     def _arrays(self, returned: PyTree, body: Body) -> PyTree:
         """What a body returned, with Tensors that it made itself as arrays.

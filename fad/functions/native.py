@@ -39,7 +39,7 @@ from fad.core.jaxapi import (
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import active, conjugate, select, spread
-from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
+from fad.core.types import Array, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
@@ -98,8 +98,8 @@ class _Abstract(NamedTuple):
 _of_others = Table(4096)
 
 
-def _abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
-    """What is known of a call before it runs: from a table that goes with the Function class whose call it is."""
+def _abstract(rules: CallRules, avals: Sequence[Any]) -> _Abstract:
+    """What is known of a call before it runs, from a table that goes with the Function class."""
     base = rules
     while isinstance(base, (BatchedRules, DerivativeRules)):
         base = base.base
@@ -109,7 +109,7 @@ def _abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
     return table.put(key, _make_abstract(rules, avals)) if found is None else found
 
 
-def _make_abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
+def _make_abstract(rules: CallRules, avals: Sequence[Any]) -> _Abstract:
     if isinstance(rules, DerivativeRules) and rules.is_linear:
         operands = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
@@ -120,7 +120,7 @@ def _make_abstract(rules: CallRules, avals: Sequence[Aval]) -> _Abstract:
     return _Abstract(list(closed.out_avals), template, drawing)
 
 
-def _make_program(rules: CallRules, avals: Sequence[Aval]) -> tuple[JaxProgram, Template]:
+def _make_program(rules: CallRules, avals: Sequence[Any]) -> tuple[JaxProgram, Template]:
     """The program of a call, and the structure of its outputs."""
     template: list[Template] = []
 

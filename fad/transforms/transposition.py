@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,14 +104,14 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     return function
 
 
-def _struct(x: object) -> Aval:
+def _struct(x: PyTree) -> Aval:
     """The shape and dtype of an argument."""
     if not (is_operand(x) or hasattr(x, "dtype")):
         raise ArgumentError(
             f"linear_transpose: the arguments must be arrays or numbers, got {describe(x)}: let the function "
             "close over what is neither"
         )
-    aval: Any = aval_of(x) if is_operand(x) else x
+    aval: Aval = aval_of(x) if is_operand(x) else x
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 

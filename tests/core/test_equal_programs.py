@@ -167,6 +167,27 @@ def test_small_constants_of_numpy_compile_nothing(caplog: pytest.LogCaptureFixtu
     check_compiles_nothing(step, caplog)
 
 
+def test_an_operation_that_refers_to_itself(caplog: pytest.LogCaptureFixture) -> None:
+    def step(k: int) -> None:
+        @fad.extend.operation(
+            vjp=(lambda x: (f(x), x), lambda x, g: (g * jnp.cos(x),)),
+        )
+        def f(x: Any) -> Any:
+            return jnp.sin(x)
+
+        assert_close(fad.grad(lambda x: f(x).sum())(X), jnp.cos(X))
+
+    for k in range(8):
+        step(k)
+    check_compiles_nothing(step, caplog)
+
+
+def test_operations_that_are_kept_are_replayed() -> None:
+    f, g = (fad.extend.operation(lambda x, k=k: x * k) for k in (2.0, 3.0))
+    f(X), g(X)
+    assert all(p.deferrable for op in (f, g) for p in op.primitives.values())
+
+
 class Settings:
     scale = 1.0
 
