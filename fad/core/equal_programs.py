@@ -25,7 +25,6 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
-from jax.stages import Wrapped
 
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache
@@ -69,7 +68,7 @@ LITERAL = 64
 
 # A function of `jax.jit`, which returns a tuple, and the operands that it takes before those of the program;
 # or the Primitive's own.
-_Compiled = tuple[Wrapped, list[Array]]
+_Compiled = tuple[ArrayFunction, list[Array]]
 
 
 class EqualPrograms:
@@ -85,7 +84,7 @@ class EqualPrograms:
     __slots__ = ("_alone", "_flat", "_found", "_known", "_name")
 
     def __init__(
-        self, name: str, flat: ArrayFunction, alone: Wrapped, known: dict[Hashable, KnownCall]
+        self, name: str, flat: ArrayFunction, alone: ArrayFunction, known: dict[Hashable, KnownCall]
     ) -> None:
         self._name = name
         self._flat = flat
@@ -108,6 +107,10 @@ class EqualPrograms:
             found = (self._alone, []) if by_its_rules else _compiled(self._name, closed, depth)
             self._found[closed, depth] = found
         return found, single
+
+    def forget(self) -> None:
+        """Forget what was found."""
+        self._found.clear()
 
     def table(self) -> ArrayFunction:
         """The compiled function for calls on arrays."""
@@ -177,7 +180,7 @@ class _Family:
         self._name = name
         self._first: list[Hashable] = []
         self._changed: frozenset[int] = frozenset()
-        self._jitted: Wrapped | None = None
+        self._jitted: ArrayFunction | None = None
         self._lock = threading.Lock()
 
     def find(
@@ -206,7 +209,7 @@ class _Family:
 
 def _jitted(
     name: str, closed: JaxProgram, lifted: Sequence[int], fixed: dict[int, np.ndarray]
-) -> Wrapped:
+) -> ArrayFunction:
     """``closed`` compiled, as a function of its numbers at the places ``lifted``, of its constants that are
     not ``fixed``, and of its operands.
     """

@@ -52,6 +52,8 @@ def forget_shapes() -> None:
             primitive._plans.clear()
             primitive._laplacians.clear()
             primitive._jaxprs.clear()
+            if primitive.shared is not None:
+                primitive.shared.forget()
 
 
 class Primitive:
@@ -214,7 +216,7 @@ class Primitive:
                 return out
         return self.call(*values) if self.shared is None else self.shared.call(values)
 
-    def executable(self, values: Sequence[Operand]) -> tuple[jax.stages.Wrapped, list[Array]]:
+    def executable(self, values: Sequence[Operand]) -> tuple[ArrayFunction, list[Array]]:
         """A function of `jax.jit` that runs on such arrays, and the operands that it takes before these."""
         if self.shared is None:
             return self.call, []

@@ -105,7 +105,7 @@ def operation(
     if not callable(f):
         raise TypeError(f"operation: the first argument must be a function, got {describe(f)}")
     called = str(name or getattr(f, "__name__", type(f).__name__))
-    count = _made.get(code_of(f)) or _made.put(code_of(f), _Count())
+    count = _made.get(code_of(f)) or _made.put(code_of(f), _TimesMade())
     count.made += 1
     made_anew = count.made > _FEW
     written = _WrittenRules(called, jvp, vjp, batch, made_anew)
@@ -137,7 +137,7 @@ def operation(
     return run
 
 
-class _Count:
+class _TimesMade:
     """How many operations were made of functions of one code.
 
     Where one was dropped, or there are many, others are probably made anew in each step. They are compiled as
