@@ -155,6 +155,7 @@ class Primitive:
         self._plans: dict[Hashable, VjpPlan] = {}
         self._laplacians: dict[Hashable, Primitive] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
+        self.shared: EqualPrograms | None = None
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))
@@ -171,7 +172,6 @@ class Primitive:
         if rules is not None:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
         self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
-        self.shared: EqualPrograms | None = None
         if shared and jit and not collective:
             self.shared = EqualPrograms(name, flat, self.call, self._jaxprs)
             self.compiled = self.shared.table()
