@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,8 @@ from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
 from fad.levels.randomness import has_draws, note_call
+
+_Avals: TypeAlias = Sequence[Any]
 
 call_p = new_primitive("fad_call", expensive=True)
 
@@ -98,7 +100,7 @@ class _Abstract(NamedTuple):
 _of_others = Table(4096)
 
 
-def _abstract(rules: CallRules, avals: Sequence[Any]) -> _Abstract:
+def _abstract(rules: CallRules, avals: _Avals) -> _Abstract:
     """What is known of a call before it runs, from a table that goes with the Function class."""
     base = rules
     while isinstance(base, (BatchedRules, DerivativeRules)):
@@ -109,7 +111,7 @@ def _abstract(rules: CallRules, avals: Sequence[Any]) -> _Abstract:
     return table.put(key, _make_abstract(rules, avals)) if found is None else found
 
 
-def _make_abstract(rules: CallRules, avals: Sequence[Any]) -> _Abstract:
+def _make_abstract(rules: CallRules, avals: _Avals) -> _Abstract:
     if isinstance(rules, DerivativeRules) and rules.is_linear:
         operands = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
@@ -120,7 +122,7 @@ def _make_abstract(rules: CallRules, avals: Sequence[Any]) -> _Abstract:
     return _Abstract(list(closed.out_avals), template, drawing)
 
 
-def _make_program(rules: CallRules, avals: Sequence[Any]) -> tuple[JaxProgram, Template]:
+def _make_program(rules: CallRules, avals: _Avals) -> tuple[JaxProgram, Template]:
     """The program of a call, and the structure of its outputs."""
     template: list[Template] = []
 
