@@ -83,7 +83,7 @@ def _run(*values: Any, rules: CallRules) -> list[Array]:
     return arrays
 
 
-def _run_compiled(*values: Any, rules: CallRules) -> list[Array]:
+def _run_compiled(*values: Array, rules: CallRules) -> list[Array]:
     """`_run`, in compiled code."""
     closed, _ = _make_program(rules, list(map(aval_of, values)))
     return run_jaxpr(closed, *values)
