@@ -207,9 +207,10 @@ class FunctionOp:
         results: Values,
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
+        rules = self.rules.linear_call() if level.linear else self.rules
         saved = self.ran.saved
         if saved is None or not (saved.closed or numbers_suffice(values)):
-            saved = self.rules.setup(values, results, self.ran.template, mask)
+            saved = rules.setup(values, results, self.ran.template, mask)
         self.ran.template = saved.template
         differentiable = self.ran.template.differentiable(outs)
         if any(differentiable):
@@ -219,10 +220,10 @@ class FunctionOp:
                     [alias(x) if i in dirty else x for i, x in enumerate(given)]
                     for given in (args, values)
                 ]
-            saved = self.rules.for_pullback(saved, values, results)
-            function = self.rules.function
+            saved = rules.for_pullback(saved, values, results)
+            function = rules.function
             kind = FunctionNode if function is None else function._backward_cls
-            node = kind(level, self.rules, args, mask, saved)
+            node = kind(level, rules, args, mask, saved)
             if anomaly.remembers:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):
