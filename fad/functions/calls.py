@@ -30,7 +30,7 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, bodies, constants, state
+from fad.core.level import Level, bind, bodies, constants, layers, state
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.core.types import Dims, Operand, Value
 from fad.errors import RuleError, describe
@@ -111,6 +111,19 @@ class FunctionOp:
             else:
                 outs, ran.template, ran.saved = rules.run(values, self.needs)
         return tuple(checked_arrays(rules, outs, leaves))
+
+    def directly(self, args: Values) -> list[Value] | None:
+        """The outputs of a derivative, by running its body on ``args`` at their level; None for other calls,
+        and where it has to be a call, so that a reverse mode meets the user's rule.
+        """
+        rules, given = self.rules, self.given
+        if not isinstance(rules, DerivativeRules):
+            return None
+        if any([t.requires_grad for a in args for t in layers(a)]):
+            return None
+        outs, self.ran.template = rules.forward(args, given if given and given.closed else None)
+        self.ran.saved = None
+        return outs
 
     def jvp(self, primals: Values, tangents: Values) -> tuple[tuple[Value, ...], Values]:
         """Outputs and their tangents (None is zero), by binding one level down."""
