@@ -54,6 +54,7 @@ def forget_shapes() -> None:
             primitive._jaxprs.clear()
             if primitive.shared is not None:
                 primitive.shared.forget()
+            primitive.linear_versions.clear()
 
 
 class Primitive:
@@ -85,6 +86,8 @@ class Primitive:
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
     ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
+    ``linear_versions``: what a rule that is transposed has in its place (None: itself), see
+        `fad.functions.linear_programs`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
@@ -107,6 +110,7 @@ class Primitive:
         "flat",
         "fn",
         "jit",
+        "linear_versions",
         "name",
         "paths",
         "planner",
@@ -156,6 +160,7 @@ class Primitive:
         self._laplacians: dict[Hashable, Primitive] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
         self.shared: EqualPrograms | None = None
+        self.linear_versions: dict[Hashable, Primitive | None] = {}
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))

@@ -13,7 +13,7 @@ from fad.core.level import layers, outlived
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
-from fad.functions.derived_rules import BatchedRules, DerivativeRules
+from fad.functions.derived_rules import origin
 from fad.functions.rules import CallRules, Values
 from fad.tape.graph import AccumulateGrad, node_of
 from fad.tape.recorder import ROOT
@@ -103,8 +103,7 @@ def closure_error(rules: CallRules, reached: object, blamed: Callable[[object], 
         reached: an output that depends on it, None if unknown.
         blamed: says of a value whether it is such a one.
     """
-    while isinstance(rules, (BatchedRules, DerivativeRules)):
-        rules = rules.base
+    rules = origin(rules)
     called = getattr(rules.function, "_called", f"{rules.name}.apply")
     return closure_error_of(rules.name, called, rules.bodies(), reached, blamed)
 

@@ -22,6 +22,7 @@ from fad.functions.rules import (
     CallRules,
     Directions,
     Grads,
+    LinearRules,
     Needs,
     Outcome,
     Saved,
@@ -64,6 +65,10 @@ class DerivativeRules(CallRules):
     def is_linear(self) -> bool:
         """Whether it is linear in the directions."""
         return self.order is None
+
+    @property
+    def has_transpose(self) -> bool:
+        return True
 
     @property
     def direct(self) -> Body:
@@ -169,6 +174,10 @@ class BatchedRules(CallRules):
         return self.base.separates_outputs
 
     @property
+    def has_transpose(self) -> bool:
+        return self.base.has_transpose
+
+    @property
     def is_traceable(self) -> bool:
         return self.base.is_traceable
 
@@ -267,6 +276,13 @@ class BatchedRules(CallRules):
     @property
     def has_jet(self) -> bool:
         return self.base.has_jet
+
+
+def origin(rules: CallRules) -> CallRules:
+    """The rules of the call that these are made from."""
+    while isinstance(rules, (BatchedRules, DerivativeRules, LinearRules)):
+        rules = rules.base
+    return rules
 
 
 _SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))

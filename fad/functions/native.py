@@ -42,7 +42,7 @@ from fad.core.masked import active, conjugate, select, spread
 from fad.core.types import Array, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
-from fad.functions.derived_rules import BatchedRules, DerivativeRules
+from fad.functions.derived_rules import BatchedRules, DerivativeRules, origin
 from fad.functions.rules import CallRules, Values
 from fad.functions.templates import Template
 from fad.levels.randomness import has_draws, note_call
@@ -102,10 +102,8 @@ _of_others = Table(4096)
 
 def _abstract(rules: CallRules, avals: _Avals) -> _Abstract:
     """What is known of a call before it runs, from a table that goes with the Function class."""
-    base = rules
-    while isinstance(base, (BatchedRules, DerivativeRules)):
-        base = base.base
-    table = _of_others if base.function is None else base.function._plans
+    function = origin(rules).function
+    table = _of_others if function is None else function._plans
     key = ("native", rules, tuple(avals))
     found: _Abstract | None = table.get(key)
     return table.put(key, _make_abstract(rules, avals)) if found is None else found
