@@ -54,6 +54,25 @@ def custom_jvp(k: float, w: Any) -> Callable[..., Any]:
     return f
 
 
+def calls_itself(k: float, w: Any) -> Callable[..., Any]:
+    f = fad.custom_rules(lambda x: x * k * w)
+    f.defjvp(lambda p, t: (f(*p), f(*t)))
+    return lambda x: f(fnp.sin(x)).sum()
+
+
+def function_calls_itself(k: float, w: Any) -> Callable[..., Any]:
+    class F(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * k * w
+
+        @staticmethod
+        def jvp(ctx: Any, t: Any) -> Any:
+            return fad.jit(F.apply)(t)
+
+    return lambda x: F.apply(fnp.sin(x)).sum()
+
+
 def compiled_function(k: float, w: Any) -> Callable[..., Any]:
     class F(fad.Function):
         jax_rules = True
@@ -110,6 +129,8 @@ MADE = [
     operation_with_rules,
     custom_vjp,
     custom_jvp,
+    calls_itself,
+    function_calls_itself,
     compiled_function,
     function,
     jax_custom_vjp,
@@ -152,7 +173,7 @@ def test_functions_made_anew_compile_nothing(
     ],
     ids=["native", "jacfwd", "vmap", "checkpoint", "linearize"],
 )
-@pytest.mark.parametrize("make", [operation_with_rules, custom_vjp])
+@pytest.mark.parametrize("make", [operation_with_rules, custom_vjp, calls_itself])
 def test_transforms_of_functions_made_anew_compile_nothing(
     make: Callable[..., Any], transform: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
