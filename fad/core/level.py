@@ -211,6 +211,9 @@ class Level(Observable):
     def note_write(self) -> None:
         """A Tensor is written to while this level runs."""
 
+    def note_unrecorded(self, t: Tensor) -> None:
+        """``t``, a Tensor of this level, has got a value that is not that of its history, which stays."""
+
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)

@@ -90,6 +90,17 @@ class FunctionOp:
         needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
         return FunctionOp(self.rules, needs, self.given, self.known, self.ran)
 
+    def of_body(self, args: Values) -> tuple[Value, ...] | None:
+        """The outputs by a run of the body on ``args``, for a level that has to see all of its operations.
+
+        None where derivatives are not those of the body.
+        """
+        if not self.rules.are_of_the_body:
+            return None
+        outs, self.ran.template = self.rules.forward(args)
+        self.ran.saved = None
+        return tuple(outs)
+
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
         # On constants inside of a traced body: what runs does not become part of the trace.

@@ -70,6 +70,10 @@ class DerivativeRules(CallRules):
         return self.forward
 
     @property
+    def are_of_the_body(self) -> bool:
+        return self.base.are_of_the_body
+
+    @property
     def is_traceable(self) -> bool:
         return self.base.is_traceable
 
@@ -167,6 +171,10 @@ class BatchedRules(CallRules):
     @property
     def separates_outputs(self) -> bool:  # type: ignore[override]
         return self.base.separates_outputs
+
+    @property
+    def are_of_the_body(self) -> bool:
+        return self.base.are_of_the_body
 
     @property
     def is_traceable(self) -> bool:

@@ -32,25 +32,20 @@ NOTE [missing rules]
 A rule that the user did not write is derived from those that are there: jvp from vjp by
 transposing twice (the pullback is linear in the cotangent, at which it is differentiated does not
 matter), vjp from jvp by transposing, both from the forward body by differentiating it. A jet rule of
-order 1 is a jvp rule. A rule that makes a constant of what it is given would transpose to zero; so the level
-at which it is transposed notes that, and the derived rule is refused.
+order 1 is a jvp rule. How rules are transposed is in `fad.functions.transposed_rules`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import zeros
 from fad.core.level import restores_modes, state
 from fad.core.masked import select, spread
-from fad.core.tensor import Tensor
-from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, Value
-from fad.errors import GradientError
+from fad.core.types import Aval, Dims, MaybeValue, Value
 from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import FunctionClass
 from fad.functions.templates import Template
@@ -126,6 +121,11 @@ class CallRules:
     @property
     def has_jet(self) -> bool:
         """Whether there is a rule of the user's for `jet`; if not, it is derived from the tangents."""
+        return False
+
+    @property
+    def are_of_the_body(self) -> bool:
+        """Whether all derivatives are those of the body, as the user wrote no rule for them."""
         return False
 
     @property
@@ -224,32 +224,6 @@ class DerivingGradLevel(GradLevel):
         self.writes = True
 
 
-class TransposingLevel(DerivingGradLevel):
-    """A grad level around a rule that is transposed.
-
-    ``cut``: whether the rule made a constant of a value that depends on its variables.
-    """
-
-    __slots__ = ("cut",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cut = False
-
-    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
-        self.cut |= t.requires_grad
-        return super().constant(t, stop)
-
-    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        if self.id <= state.watermark:  # under no_grad
-            self.cut |= any([self.tracks(a) for a in args])
-        return super().process(op, args)
-
-    def tracks(self, x: object) -> bool:
-        """Whether ``x`` depends on variables of this level."""
-        return isinstance(x, Tensor) and x.level is self and x.requires_grad
-
-
 class DerivingJvpLevel(JvpLevel):
     """A jvp level around the body of a rule."""
 
@@ -298,51 +272,3 @@ def push_through(
         ]
         outs, _ = f(duals)
         return [level.unpack(o)[1] for o in outs]
-
-
-def transpose_pushforward(
-    rules: CallRules, saved: Saved, cotangents: Values, need: Sequence[bool]
-) -> Grads:
-    """The pullback, from the pushforward: transpose it at any tangent (zero)."""
-    push = functools.partial(rules.pushforward, saved)
-    return _transposed(rules, push, saved.in_avals, need, cotangents, "jvp", "vjp")
-
-
-def transpose_pullback(rules: CallRules, saved: Saved, tangents: Values) -> Grads:
-    """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
-    pull = functools.partial(rules.pullback, saved, need=[t is not None for t in tangents])
-    every = [True] * len(saved.out_avals)
-    return _transposed(rules, pull, saved.out_avals, every, tangents, "vjp", "jvp")
-
-
-@restores_modes
-def _transposed(
-    rules: CallRules,
-    run: Callable[[Grads], list[Any]],
-    avals: Sequence[Aval],
-    need: Sequence[bool],
-    given: Values,
-    known: str,
-    missing: str,
-) -> Grads:
-    """The transpose of ``run``, which is linear, at zero: of arguments with these avals.
-
-    Raises:
-        GradientError: results do not depend on the arguments, as the rule made constants of these.
-    """
-    mask = [n and is_inexact(a.dtype) for a, n in zip(avals, need, strict=True)]
-    if not any(mask):
-        return [None] * len(mask)
-    with TransposingLevel() as level:
-        variables = [level.variable(zeros(a)) for a in select(mask, avals)]
-        results = run(spread(mask, variables))
-        found = pull_back(results, given, variables)
-        pairs = zip(results, given, strict=True)
-        depend = all([level.tracks(x) for x, g in pairs if g is not None])
-        if level.cut and not (depend and any([f is not None for f in found])):
-            raise GradientError(
-                f"{rules.name} has no {missing} rule, and the one derived from its {known} rule would give "
-                f"zero: the {known} rule makes a constant of what it is given (detach, stop_gradient or "
-                f"no_grad). Take that out of it, or write a {missing} rule"
-            )
-    return spread(mask, found)
