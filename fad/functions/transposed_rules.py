@@ -73,6 +73,10 @@ class TransposingLevel(DerivingGradLevel):
         self.read = False
         self.leads: dict[Node, bool] = {}  # to a variable
 
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        self.leads.clear()  # nodes refer to their level
+
     def variable(self, value: Value) -> Tensor:
         t = super().variable(value)
         self.leads[gradient_edge(t)[0]] = True

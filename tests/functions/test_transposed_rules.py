@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import jax
@@ -12,6 +13,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
+from fad.autograd.graph import Node
 from fad.errors import GradientError
 
 X = jnp.array([1.0, -2.0, 3.0])
@@ -397,6 +399,30 @@ def test_every_mode_of_a_rule_that_writes_to_what_it_is_given_is_right():
     (g,) = fad.autograd.grad(f(x), x, w, create_graph=True)  # w is a leaf, and stays as it is
     assert_close(fad.autograd.grad(g.sum(), w)[0], EXPECTED)
     assert_close(w.detach(), V)
+
+
+def test_a_gradient_by_a_jet_rule_is_refused_too():
+    def series(x, terms):
+        return [a_write_under_no_grad(x, terms[0]), *[None] * (len(terms) - 1)]
+
+    f = function_with(series, "jet")
+    assert_close(fad.jvp(f, (X,), (V,))[1], EXPECTED * V)
+    with pytest.raises(GradientError, match=r"F has no vjp rule, .* from F\.jet: "):
+        fad.vjp(f, X)[1](V)
+
+
+def test_a_derived_rule_leaves_no_cycle_of_references():
+    f = function_with(checks_and_logs)
+    fad.jvp(f, (X,), (V,))
+    gc.collect()
+    gc.disable()
+    try:
+        before = {id(x) for x in gc.get_objects() if isinstance(x, Node)}
+        with fad.autograd.compiled(False):
+            fad.jvp(f, (X,), (V,))
+        assert not [x for x in gc.get_objects() if isinstance(x, Node) and id(x) not in before]
+    finally:
+        gc.enable()
 
 
 def test_compiled_rules_are_looked_into():
