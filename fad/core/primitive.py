@@ -52,6 +52,7 @@ def forget_shapes() -> None:
             primitive._laplacians.clear()
             primitive._jaxprs.clear()
             primitive._flows.clear()
+            primitive.linear_versions.clear()
 
 
 class Primitive:
@@ -80,6 +81,7 @@ class Primitive:
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
     ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
+    ``linear_versions``: what a rule that is transposed has in its place, see `fad.functions.linear_programs`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
@@ -103,6 +105,7 @@ class Primitive:
         "flat",
         "fn",
         "jit",
+        "linear_versions",
         "name",
         "paths",
         "planner",
@@ -150,6 +153,7 @@ class Primitive:
         self._laplacians: dict[Hashable, Primitive] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
         self._flows: dict[Hashable, list[int]] = {}
+        self.linear_versions: dict[Hashable, Primitive] = {}
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))

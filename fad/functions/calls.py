@@ -30,7 +30,7 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, bodies, constants, state
+from fad.core.level import Level, bind, bodies, constants, layers, state
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.core.types import Dims, Operand, Value
 from fad.errors import RuleError, describe
@@ -70,6 +70,7 @@ class FunctionOp:
         given: what was saved by the call of which this one is the derivative, if that is available.
         known: where the body has run already, its array outputs and their structure; else None.
         ran: gets what running it leaves, see `Ran`.
+        recorded: the rules by which it is pulled back, if these are others; for the level that records it.
     """
 
     rules: CallRules
@@ -77,6 +78,7 @@ class FunctionOp:
     given: Saved | None = None
     known: tuple[Values, Template] | None = None
     ran: Ran = dataclasses.field(default_factory=Ran)
+    recorded: CallRules | None = None
 
     expands: ClassVar[bool] = False
 
@@ -95,11 +97,32 @@ class FunctionOp:
 
         None where derivatives are not those of the body.
         """
-        if not self.rules.are_of_the_body:
+        return self._run_body(args) if self.rules.are_of_the_body else None
+
+    def directly(self, args: Values) -> tuple[Value, ...] | None:
+        """The outputs of a derivative, by a run of its body on ``args`` at their level; None for other calls,
+        and where it has to be a call, so that a reverse mode meets the user's rule.
+        """
+        if not isinstance(self.rules, DerivativeRules):
             return None
-        outs, self.ran.template = self.rules.forward(args)
-        self.ran.saved = None
+        return (
+            None
+            if any([t.requires_grad for a in args for t in layers(a)])
+            else self._run_body(args)
+        )
+
+    def _run_body(self, args: Values) -> tuple[Value, ...]:
+        rules, given, ran = self.rules, self.given, self.ran
+        if given is not None and given.closed and isinstance(rules, DerivativeRules):
+            outs, ran.template = rules.forward(args, given)
+        else:
+            outs, ran.template = rules.forward(args)
+        ran.saved = None
         return tuple(outs)
+
+    def recorded_by(self, rules: CallRules) -> FunctionOp:
+        """The same call, which has other ``rules`` where it is recorded."""
+        return FunctionOp(self.rules, self.needs, self.given, self.known, self.ran, rules)
 
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
@@ -218,9 +241,10 @@ class FunctionOp:
         results: Values,
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
+        rules = self.recorded or self.rules
         saved = self.ran.saved
         if saved is None or not (saved.closed or numbers_suffice(values)):
-            saved = self.rules.setup(values, results, self.ran.template, mask)
+            saved = rules.setup(values, results, self.ran.template, mask)
         self.ran.template = saved.template
         differentiable = self.ran.template.differentiable(outs)
         if any(differentiable):
@@ -230,10 +254,10 @@ class FunctionOp:
                     [alias(x) if i in dirty else x for i, x in enumerate(given)]
                     for given in (args, values)
                 ]
-            saved = self.rules.for_pullback(saved, values, results)
-            function = self.rules.function
+            saved = rules.for_pullback(saved, values, results)
+            function = rules.function
             kind = FunctionNode if function is None else function._backward_cls
-            node = kind(level, self.rules, args, mask, saved)
+            node = kind(level, rules, args, mask, saved)
             if anomaly.remembers:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):

@@ -66,6 +66,10 @@ class DerivativeRules(CallRules):
         return self.order is None
 
     @property
+    def has_transpose(self) -> bool:
+        return True
+
+    @property
     def direct(self) -> Body:
         return self.forward
 
@@ -175,6 +179,10 @@ class BatchedRules(CallRules):
     @property
     def are_of_the_body(self) -> bool:
         return self.base.are_of_the_body
+
+    @property
+    def has_transpose(self) -> bool:
+        return self.base.has_transpose
 
     @property
     def is_traceable(self) -> bool:

@@ -24,14 +24,30 @@ another cotangent: what its graph says must be what it gives.
 
 A rule is transposed near a cotangent of zero, not at it: it is linear, so that any will do, but it may leave
 work out where it is given zeros.
+
+NOTE [linear calls]
+
+    F = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * F.apply(t))
+    assert fad.grad(F.apply)(1.0) == jax.grad(F.apply)(1.0) == 14.0
+    G = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * fad.jit(G.apply)(t))
+    assert fad.grad(G.apply)(1.0) == 14.0
+
+To transpose this jvp rule is to transpose a call of the same Function. By a vjp that is derived from the
+rule, that would have no end. But in a rule that is transposed, a call on what depends on its variables is
+linear in that: what is wanted of it is not a derivative, but its own transpose, and that is what its body
+computes, transposed (`LinearRules`), as for JAX's ``custom_jvp``. A call with a vjp rule has that for it.
+Calls in compiled code are found there (`fad.functions.linear_programs`). Of the body, as of a rule, nothing
+may be dropped. Where it cannot be transposed, the jvp rule of that call is, if it is not one that is being
+transposed already.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
 import jax.numpy as jnp
 import numpy as np
@@ -43,13 +59,27 @@ from fad.core.level import bind, outlived, restores_modes, state
 from fad.core.masked import select, spread
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
-from fad.core.types import Array, Aval, DType, Operand, Operation, Outputs, Value
-from fad.errors import GradientError
+from fad.core.types import Array, Aval, Dims, DType, Mask, Operand, Operation, Outputs, Value
+from fad.errors import FadError, GradientError
 from fad.errors.advice import AS_RECORDED
-from fad.functions.calls import FunctionOp
-from fad.functions.rules import CallRules, DerivingGradLevel, Grads, Saved, Values
+from fad.functions.context import VmapInfo
+from fad.functions.definitions import FunctionClass
+from fad.functions.linear_programs import with_linear_calls
+from fad.functions.rules import (
+    CallRules,
+    DerivingGradLevel,
+    Directions,
+    Grads,
+    Needs,
+    Outcome,
+    Pushed,
+    Saved,
+    Values,
+)
+from fad.functions.templates import Template
 from fad.tape.engine import pull_back
 from fad.tape.graph import Node, gradient_edge
+from fad.tape.saved import allow_mutation_on_saved_tensors
 
 # By what a value may depend on the variables, beside its history.
 UNRECORDED = "what is computed under no_grad"
@@ -60,16 +90,19 @@ READ = "a number that it reads (item(), float(x), numpy(), ...)"
 
 
 class TransposingLevel(DerivingGradLevel):
-    """A grad level around a rule that is transposed; see NOTE [what a rule drops].
+    """A grad level around a rule that is transposed; see NOTE [what a rule drops] and NOTE [linear calls].
 
+    ``rules``: those of the call. ``rule``: which rule of it; that may be its forward.
     ``aux`` of its Tensors: by what they depend on the variables beside their history; None if by nothing.
     ``read``: a number that depends on the variables was read.
     """
 
-    __slots__ = ("leads", "read")
+    __slots__ = ("leads", "read", "rule", "rules")
 
-    def __init__(self) -> None:
+    def __init__(self, rules: CallRules, rule: str) -> None:
         super().__init__()
+        self.rules = rules
+        self.rule = rule
         self.read = False
         self.leads: dict[Node, bool] = {}  # to a variable
 
@@ -104,19 +137,23 @@ class TransposingLevel(DerivingGradLevel):
         """By what ``x`` depends on the variables, beside its history."""
         return x.aux if isinstance(x, Tensor) and x.level is self else None
 
-    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+    def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
         causes = list(map(self.dropped, args))
-        given = _bits(causes, map(self._is_recorded, args))
+        linear = tuple(map(self.depends, args))
+        given = [
+            DROPPED if c else RECORDED if r else 0 for c, r in zip(causes, linear, strict=True)
+        ]
         if not any(given) or op.expands:
             return super().process(op, args)
-        outs = op.of_body(args) if isinstance(op, FunctionOp) else None
-        if outs is not None:
-            return tuple(map(self.lift, outs))
+        if type(op) is Primitive:
+            op = with_linear_calls(op, linear, args, linear_call)
+        else:
+            outs = op.of_body(args)
+            if outs is not None:
+                return tuple(map(self.lift, outs))
+            op = op.recorded_by(linear_call(op.rules, linear))
         out = super().process(op, args)
         found = self._dropped_outputs(op, args, given, out)
-        if RECORDED in given and any(found):  # or is it the history of a leaf of the rule's own?
-            given = _bits(causes, map(self.depends, args))
-            found = self._dropped_outputs(op, args, given, out)
         if any(found):
             cause = next(filter(None, causes), None) or self._cause(op)
             for t, drops in zip(out if type(out) is tuple else (out,), found, strict=True):
@@ -166,9 +203,33 @@ class TransposingLevel(DerivingGradLevel):
         self.read = self.read or bool(t.aux) or self.depends(t)
 
 
-def _bits(causes: Sequence[str | None], recorded: Iterable[bool]) -> list[int]:
-    """How operands depend on the variables, as `Primitive.flows` is told."""
-    return [DROPPED if c else RECORDED if r else 0 for c, r in zip(causes, recorded, strict=True)]
+# So many derivations of one rule inside of each other belong to a derivative of an order that nobody takes.
+_DEEPEST = 32
+
+
+def _must_end(transposed: Callable[..., Grads]) -> Callable[..., Grads]:
+    """A decorator: where a rule can only be derived from itself, that is the error."""
+
+    @functools.wraps(transposed)
+    def checked(rules: CallRules, *args: object) -> Grads:
+        *_, known, missing, _variable = args
+        around: list[object] = [(level.rules, level.rule) for level in _transposing()]
+        try:
+            if around.count((rules, known)) < _DEEPEST:
+                return transposed(rules, *args)
+        except RecursionError:
+            pass
+        raise GradientError(
+            f"{rules.name} has no {missing} rule, and none can be derived from {rules.name}.{known}, which "
+            f"needs that {missing}, or itself, without end. Write a {missing} rule"
+        ) from None
+
+    return checked
+
+
+def _transposing() -> list[TransposingLevel]:
+    """The levels of rules that are being transposed, outermost first."""
+    return [level for level in state.levels if isinstance(level, TransposingLevel)]
 
 
 def transpose_pushforward(
@@ -186,6 +247,7 @@ def transpose_pullback(rules: CallRules, saved: Saved, tangents: Values, known: 
     return _transposed(rules, pull, saved.out_avals, every, tangents, known, "jvp", "cotangent")
 
 
+@_must_end
 @restores_modes
 def _transposed(
     rules: CallRules,
@@ -206,7 +268,7 @@ def _transposed(
     if not any(mask):
         return [None] * len(mask)
     checked: Values = ()
-    with TransposingLevel() as level:
+    with TransposingLevel(rules, known) as level:
         variables = [level.variable(zeros(a) + _near(a)) for a in select(mask, avals)]
         results = run(spread(mask, variables))
         wanted: Values = [
@@ -272,3 +334,102 @@ def _inner(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 _INNER = Primitive("inner", _inner)
+
+
+# Calls on what is transposed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinearRules(CallRules):
+    """A call that is linear in the masked ``inputs``: to these it pulls back by the transpose of its body.
+
+    See NOTE [linear calls].
+    """
+
+    base: CallRules
+    inputs: Mask
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.base.name
+
+    @property
+    def separates_outputs(self) -> bool:  # type: ignore[override]
+        return self.base.separates_outputs
+
+    @property
+    def function(self) -> FunctionClass | None:
+        return self.base.function
+
+    @property
+    def has_jet(self) -> bool:
+        return self.base.has_jet
+
+    @property
+    def has_transpose(self) -> bool:
+        return True
+
+    @property
+    def is_traceable(self) -> bool:
+        return self.base.is_traceable
+
+    def bodies(self) -> list[Callable[..., object]]:
+        return self.base.bodies()
+
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
+        return self.base.forward(values)
+
+    def run(self, values: Values, needs: Needs = None) -> Outcome:
+        return self.base.run(values, needs)
+
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
+        return self.base.setup(values, outs, template, needs)
+
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
+        return saved.at(values, outs, saved.extras)
+
+    def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
+        return self.base.pushforward(saved, directions, order)
+
+    def batch(
+        self, values: Values, dims: Dims, info: VmapInfo
+    ) -> tuple[list[Value], Template] | None:
+        return self.base.batch(values, dims, info)
+
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
+        pairs = list(zip(need, self.inputs, strict=True))
+        grads = self._transpose(saved, cotangents, [n and linear for n, linear in pairs])
+        others = [n and not linear for n, linear in pairs]
+        if not any(others):
+            return grads
+        found = self.base.pullback(saved, cotangents, others)
+        return [g if linear else f for g, f, linear in zip(grads, found, self.inputs, strict=True)]
+
+    def _transpose(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
+        def body(directions: Grads) -> list[Value]:
+            pairs = zip(saved.values, directions, strict=True)
+            with allow_mutation_on_saved_tensors():  # it is one operation, from outside
+                return self.base.forward([v if d is None else d for v, d in pairs])[0]
+
+        try:
+            return _transposed(
+                self.base, body, saved.in_avals, need, cotangents, "forward", "vjp", "tangent"
+            )
+        except (FadError, NotImplementedError, TypeError, ValueError) as error:
+            if self._is_transposed():
+                raise GradientError(
+                    f"{self.name} has no vjp rule, and none can be derived from its jvp rule: there "
+                    f"{self.name} is called on a tangent, so that its forward would be transposed, which "
+                    f"is not possible. Write a vjp rule. ({error})"
+                ) from error
+        return self.base.pullback(saved, cotangents, need)
+
+    def _is_transposed(self) -> bool:
+        """Whether a rule of this Function is being transposed."""
+        function = self.function
+        return function is not None and any([t.rules.function is function for t in _transposing()])
+
+
+def linear_call(rules: CallRules, inputs: Mask) -> CallRules:
+    """The rules of the same call, where it is linear in these inputs."""
+    return rules if rules.has_transpose or not any(inputs) else LinearRules(rules, inputs)
