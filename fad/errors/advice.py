@@ -8,6 +8,19 @@ import traceback
 
 _NATIVE = "for a function of Tensors write fad.grad(f) (fad.vmap, fad.jit, ...), or jax.grad(fad.to_jax(f))"
 
+# What is recorded, for code that sets elements under no_grad or through .data.
+AS_RECORDED = "fad.numpy.where(mask, 0.0, g), or g = g.clone() and g[mask] = 0.0 outside of no_grad"
+
+
+def no_transpose(by: str) -> str:
+    """What `linear_transpose` says of a function that makes a constant of a value, ``by`` what."""
+    return (
+        "linear_transpose: the function makes a constant of a value that depends on its arguments "
+        f"({by}), which has no transpose. Compute it with recorded operations ({AS_RECORDED}), or write "
+        "fad.vjp(f, *args)[1] for the pullback, to which this value does not contribute"
+    )
+
+
 # What to write, by a pattern of the text of an error, wherever it is raised.
 _ANYWHERE = {
     r"JAX arrays are immutable": "A Tensor can be written to, in every transform: make it by fad.numpy "

@@ -22,7 +22,6 @@ from fad.functions.rules import (
     CallRules,
     Directions,
     Grads,
-    LinearRules,
     Needs,
     Outcome,
     Saved,
@@ -32,6 +31,7 @@ from fad.functions.rules import (
     push_through,
 )
 from fad.functions.templates import Template, split
+from fad.functions.transposed_rules import LinearRules
 from fad.levels.batch import BatchLevel
 
 
@@ -73,6 +73,10 @@ class DerivativeRules(CallRules):
     @property
     def direct(self) -> Body:
         return self.forward
+
+    @property
+    def are_of_the_body(self) -> bool:
+        return self.base.are_of_the_body
 
     @property
     def is_traceable(self) -> bool:
@@ -172,6 +176,10 @@ class BatchedRules(CallRules):
     @property
     def separates_outputs(self) -> bool:  # type: ignore[override]
         return self.base.separates_outputs
+
+    @property
+    def are_of_the_body(self) -> bool:
+        return self.base.are_of_the_body
 
     @property
     def has_transpose(self) -> bool:

@@ -23,6 +23,7 @@ def with_history(new: Value, old: Value) -> Any:
         value, aux = _with_lanes(value, aux, new), new.aux
     t: Tensor = new_tensor(with_history(new.value, value), level, with_history(new.aux, aux))
     t._requires_grad, t._node, t._output_nr = old.requires_grad, old.node, old.output_nr
+    level.note_unrecorded(t)
     return t
 
 
