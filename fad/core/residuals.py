@@ -126,8 +126,14 @@ def residuals_of(
         TypeError, ValueError, NotImplementedError: the function has no reverse mode.
     """
 
-    def forward(*values: Array) -> Outputs:
-        return vjp_in(mask, flat, values)
+    structures: list[PyTreeDef] = []
+
+    # JAX keeps the structure of what is traced. That of a pullback refers to all that the function calls.
+    def forward(*values: Array) -> tuple[Outputs, list[Array]]:
+        out, pullback = vjp_in(mask, flat, values)
+        residuals, structure = jax.tree.flatten(pullback)
+        structures.append(structure)
+        return out, residuals
 
     # What is traced returns the outputs, then the residuals: the leaves of JAX's pullback. Calls in it are
     # inlined, so that slices can go through them.
@@ -135,10 +141,10 @@ def residuals_of(
     closed, shapes = trace(forward, structs)
     if any(called(eqn) is not None for eqn in closed.jaxpr.eqns):
         closed, _ = trace(lambda *values, calls=closed: run_inlined(calls, values), structs)
+    (structure,) = structures
     out_shapes, _ = shapes
     single = type(out_shapes) is not tuple
     n_out = 1 if single else len(out_shapes)
-    structure = jax.tree_util.tree_structure(shapes[1])
     jaxpr = closed.jaxpr
     outs, leaves = jaxpr.outvars[:n_out], list(jaxpr.outvars[n_out:])
     out_avals = tuple([v.aval for v in outs])
