@@ -119,6 +119,9 @@ class _Flow(_Dependence):
         return super().results(program, given)
 
     def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+        if eqn.primitive.name == "fad_call":
+            solved = eqn.params["rules"].solved
+            given = [*[0] * solved, *given[solved:]]
         # The derivative of ``fad_unrecorded`` is that of its second operand, its value is not.
         if eqn.primitive.name in ("stop_gradient", "fad_unrecorded"):
             return given if id(eqn) in self.same_as_before else [DROPPED]

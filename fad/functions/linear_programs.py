@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fad.core.avals import aval_of
 from fad.core.dataflow import Dataflow
@@ -17,9 +17,10 @@ from fad.core.jaxapi import ClosedJaxpr, called, run_jaxpr
 from fad.core.jaxprs import inner_jaxprs, trace, with_programs
 from fad.core.primitive import Primitive
 from fad.core.types import Array, JaxBody, JaxEquation, JaxProgram, Mask, Operand, Outputs
+from fad.functions.rules import CallRules
 
 # The rules of a call that is linear in some of its inputs, from the rules of the call.
-LinearCall: TypeAlias = Callable[[Any, Mask], Any]
+LinearCall: TypeAlias = Callable[[CallRules, Mask], CallRules]
 
 
 def with_linear_calls(

@@ -120,6 +120,7 @@ class CallRules:
 
     name: str
     separates_outputs = False  # for hooks, each output is that of a node of its own
+    solved = 0  # so many of the first inputs are found from the others, by which alone it is differentiated
 
     @property
     def function(self) -> FunctionClass | None:

@@ -152,6 +152,8 @@ class TransposingLevel(DerivingGradLevel):
             if outs is not None:
                 return tuple(map(self.lift, outs))
             op = op.recorded_by(linear_call(op.rules, linear))
+            solved = op.rules.solved
+            causes[:solved], given[:solved] = [None] * solved, [0] * solved
         out = super().process(op, args)
         found = self._dropped_outputs(op, args, given, out)
         if any(found):

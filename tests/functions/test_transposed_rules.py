@@ -505,3 +505,22 @@ def test_numbers_that_are_read_are_compared_in_all_dtypes():
         fad.vmap(lambda x: fad.jvp(f, (x,), (V,))[1])(rows),
         jnp.stack([EXPECTED * V, 2 * EXPECTED * V]),
     )
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_solution_is_found_without_a_record_and_has_its_derivative(kind, jit):
+    a = jnp.array([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [0.0, 0.0, 4.0]])
+
+    def rule(x, t):
+        solve = lambda t: fad.implicit.linear_solve(lambda v: a @ v, t)
+        return (fad.jit(solve) if jit else solve)(t)
+
+    f = function_with(rule, kind)
+    inverse = jnp.linalg.inv(a)
+    if kind == "vjp":
+        assert_close(fad.vjp(f, X)[1](V)[0], inverse @ V, rtol=1e-5)
+        assert_close(fad.jvp(f, (X,), (V,))[1], inverse.T @ V, rtol=1e-5)
+    else:
+        assert_close(fad.jvp(f, (X,), (V,))[1], inverse @ V, rtol=1e-5)
+        assert_close(fad.vjp(f, X)[1](V)[0], inverse.T @ V, rtol=1e-5)

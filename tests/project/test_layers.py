@@ -43,7 +43,7 @@ ROOMS = {
     "nn": "*",
     "random": "",
     "scipy": "*",
-    "functions": """templates context definitions linear_programs rules transposed_rules derived_rules
+    "functions": """templates context definitions rules linear_programs transposed_rules derived_rules
         closures native nodes calls check_results once_differentiable user_rules compiled_rules fast_calls
         function""",
     "transforms": "backward *",
