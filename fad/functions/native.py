@@ -39,7 +39,7 @@ from fad.core.jaxapi import (
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import active, conjugate, select, spread
-from fad.core.types import Array, JaxEquation, JaxProgram, Operand
+from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules, origin
@@ -92,7 +92,7 @@ def _run_compiled(*values: Array, rules: CallRules) -> list[Array]:
 class _Abstract(NamedTuple):
     """The avals and the structure of the outputs of a call; its program, if that draws random numbers."""
 
-    avals: list[Any]
+    avals: list[Aval]
     template: Template
     drawing: JaxProgram | None
 
@@ -151,7 +151,7 @@ def _jvp(
     return outs, spread(differentiable, out_t, zeros)
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> list[object]:
     """Of a derivative, the vjp rule; of another call, that of its body, as for JAX's ``custom_jvp``."""
     need = [is_undefined_primal(v) for v in operands]
     values = [None if n else v for v, n in zip(operands, need, strict=True)]
@@ -180,7 +180,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     with traced_by_jax(), noting_leaves() as leaves:
         saved = rules.setup(values, [None] * len(cts), Template.flat_of(len(cts)))
         grads = rules.pullback(saved, cts, need)
-    result: list[Any] = []
+    result: list[object] = []
     for v, g, n in zip(operands, grads, need, strict=True):
         if not n:
             result.append(None)
