@@ -91,10 +91,6 @@ class JaxRules(UserRules):
             return saved.at(values, outs, ())
         return UserRules.for_pullback(self, saved, values, outs)
 
-    def notes_key(self, saved: Saved) -> Hashable | None:
-        bodies: _CompiledBodies = saved.notes  # by identity
-        return bodies
-
     def _user_pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         need = tuple(map(bool, need))
 

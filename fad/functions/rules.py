@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from fad.core.avals import aval_of
@@ -156,10 +156,6 @@ class CallRules:
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         """``saved`` for the call with these inputs and outputs, without what `pullback` does not read."""
         return saved.at(values, [None] * len(outs), saved.extras)
-
-    def notes_key(self, saved: Saved) -> Hashable | None:
-        """What `pullback` depends on beside the rules and the saved numbers; None if that is unknown."""
-        return None
 
     def saved_for_backward(self, saved: Saved) -> Sequence[object] | None:
         """What the call saved by ``ctx.save_for_backward``, a `Ref` for each array; None: unknown."""

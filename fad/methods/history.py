@@ -10,7 +10,7 @@ import numpy as np
 
 from fad.core.dtypes import is_inexact
 from fad.core.level import captured_by_jit, flush, state
-from fad.core.tensor import Tensor, current_node, meta_of, version_of
+from fad.core.tensor import Tensor, has_history, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import Node, node_of
@@ -29,7 +29,7 @@ from fad.views.pytree import original
 def _is_leaf(self: Tensor) -> bool:
     """Whether no recorded operation produced it."""
     t = original(self)
-    return not has_error(t) and current_node(t) is None
+    return not has_error(t) and not has_history(t)
 
 
 def _grad_fn(self: Tensor) -> Node | None:

@@ -15,7 +15,7 @@ from fad.core.level import bind, layers, outlived
 from fad.core.tensor import Tensor, is_operand
 from fad.core.types import Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
-from fad.tape.edges import Edge, GradientEdge, edge_to_operation
+from fad.tape.edges import Edge, GradientEdge
 from fad.tape.engine import ONES_LIKE
 from fad.tape.graph import Node, gradient_edge
 from fad.tape.recorder import level_of
@@ -168,7 +168,7 @@ def edges_of(inputs: Sequence[Operand], who: str) -> list[tuple[Node, int]]:
                 f"{who}: One of the differentiated Tensors does not require grad: input {k}. "
                 "Make it with requires_grad=True, or call x.requires_grad_() before computing."
             )
-        edges.append(edge_to_operation(gradient_edge(x)))
+        edges.append(gradient_edge(x))
     return edges
 
 

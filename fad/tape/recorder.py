@@ -39,7 +39,7 @@ class PrimitiveNode(SavingNode):
     ``graph`` is what compiled backward passes from here keep: see NOTE [graphs that are kept].
     """
 
-    __slots__ = ("graph", "plan")
+    __slots__ = ("plan",)
 
     is_traceable = True
 
@@ -54,7 +54,6 @@ class PrimitiveNode(SavingNode):
     ) -> None:
         self._start(level, edges)
         self.plan = plan
-        self.graph: tuple[Any, ...] | None = None
         # What `_keep` does, without what most calls have none of.
         self.tensors = tensors
         self.values = values

@@ -8,7 +8,7 @@ NOTE [views that are saved]
 
 A view is an array of its own here, where in PyTorch it shares the memory of its base, and a view that is
 alive keeps its base. So of a large view a node keeps the base alone, and the operation that leads from there
-(`SavedView`), which runs again in the backward pass: as part of it, where that is compiled.
+(`SavedView`), which runs again in the backward pass.
 """
 
 from __future__ import annotations

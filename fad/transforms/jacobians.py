@@ -99,7 +99,8 @@ def reverse_jacobian(
             rows = None
             trace = level.trace  # None if it has ended
             if trace is not None:
-                rows = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
+                found = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
+                rows = None if found is None else found[1]
             if rows is None:
                 rows = rows_of(level, outs, variables, values)
         width = len(values)

@@ -36,7 +36,7 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import Level, bind, flush, layers, modes, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
+from fad.core.tensor import Tensor, has_history, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
 from fad.tape.grad_mode import no_grad
@@ -285,7 +285,7 @@ def _recorded(x: Operand) -> bool:
 
 def _is_leaf(x: Tensor) -> bool:
     """Whether no operation has made ``x``, which requires grad."""
-    return x._lazy is None and current_node(x) is None
+    return not has_history(x)
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

@@ -59,8 +59,7 @@ ROOMS = {
     "func": "*",
     "testing": "*",
     "viz": "nodes groups text drawing matrices patterns graphs",
-    "replay": """settings policy inputs program outcomes states buffer writes stretch program_node trace
-        compiled_backward""",
+    "replay": "policy inputs program states segment trace",
 }
 IN_FRONT = {
     "errors",
