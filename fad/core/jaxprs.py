@@ -70,6 +70,28 @@ def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquat
     return eqn.replace(params={name: mapped(value) for name, value in eqn.params.items()})
 
 
+def stops_of_untaken(jaxpr: JaxBody) -> frozenset[int]:
+    """The ids of the equations ``stop_gradient`` of a jaxpr that JAX's vmap of a ``cond`` puts there, for the
+    lanes that do not take a branch: NOTE [branches of which lanes take several].
+    """
+    stops = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "stop_gradient"]
+    if not stops:
+        return frozenset()
+    uses: dict[Atom, list[JaxEquation]] = {}
+    for eqn in jaxpr.eqns:
+        for v in eqn.invars:
+            if not isinstance(v, Literal):
+                uses.setdefault(v, []).append(eqn)
+
+    def selects(eqn: JaxEquation) -> bool:
+        x, out = eqn.invars[0], eqn.outvars[0]
+        return out not in jaxpr.outvars and all(
+            [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]
+        )
+
+    return frozenset([id(eqn) for eqn in stops if selects(eqn)])
+
+
 def calls_host(jaxpr: JaxBody) -> bool:
     """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
     return bool(jaxpr.effects) or any(

@@ -121,6 +121,7 @@ class Level(Observable):
     there, in-place writes to Tensors from outside are errors. Else the empty string.
     ``deriving``: the level derives a rule from the body of a Function. There, reading a number out of a
     differentiated Tensor (``x.item()``) is an error; at other levels the number is a constant.
+    ``linear``: what is recorded is linear in the variables of the level, at which a rule is transposed.
     ``traces``: values inside are tracers. ``maps``: a Tensor may have one value for each lane of a vmap.
     ``on_tape``: a Tensor of this level may be part of the graph of the eager tape.
     ``tape_id``: the highest id of the levels that graphs of this level go on to, for a level that is
@@ -143,6 +144,7 @@ class Level(Observable):
     kind = "level"
     runs_again = ""
     deriving = False
+    linear = False
     traces = False
     maps = False
     on_tape = False

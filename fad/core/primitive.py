@@ -51,6 +51,7 @@ def forget_shapes() -> None:
             primitive._plans.clear()
             primitive._laplacians.clear()
             primitive._jaxprs.clear()
+            primitive.linear_versions.clear()
 
 
 class Primitive:
@@ -79,6 +80,7 @@ class Primitive:
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
     ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
+    ``linear_versions``: what a rule that is transposed has in its place, see `fad.functions.linear_programs`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     """
 
@@ -101,6 +103,7 @@ class Primitive:
         "flat",
         "fn",
         "jit",
+        "linear_versions",
         "name",
         "paths",
         "planner",
@@ -147,6 +150,7 @@ class Primitive:
         self._plans: dict[Hashable, VjpPlan] = {}
         self._laplacians: dict[Hashable, Primitive] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
+        self.linear_versions: dict[Hashable, Primitive] = {}
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))

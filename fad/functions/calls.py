@@ -30,7 +30,7 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, bodies, constants, state
+from fad.core.level import Level, bind, bodies, constants, layers, state
 from fad.core.tensor import Tensor, bottom, version_of
 from fad.core.types import Dims, Operand, Value
 from fad.errors import RuleError, describe
@@ -111,6 +111,19 @@ class FunctionOp:
             else:
                 outs, ran.template, ran.saved = rules.run(values, self.needs)
         return tuple(checked_arrays(rules, outs, leaves))
+
+    def directly(self, args: Values) -> list[Value] | None:
+        """The outputs of a derivative, by running its body on ``args`` at their level; None for other calls,
+        and where it has to be a call, so that a reverse mode meets the user's rule.
+        """
+        rules, given = self.rules, self.given
+        if not isinstance(rules, DerivativeRules):
+            return None
+        if any([t.requires_grad for a in args for t in layers(a)]):
+            return None
+        outs, self.ran.template = rules.forward(args, given if given and given.closed else None)
+        self.ran.saved = None
+        return outs
 
     def jvp(self, primals: Values, tangents: Values) -> tuple[tuple[Value, ...], Values]:
         """Outputs and their tangents (None is zero), by binding one level down."""
@@ -207,9 +220,10 @@ class FunctionOp:
         results: Values,
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
+        rules = self.rules.linear_call() if level.linear else self.rules
         saved = self.ran.saved
         if saved is None or not (saved.closed or numbers_suffice(values)):
-            saved = self.rules.setup(values, results, self.ran.template, mask)
+            saved = rules.setup(values, results, self.ran.template, mask)
         self.ran.template = saved.template
         differentiable = self.ran.template.differentiable(outs)
         if any(differentiable):
@@ -219,10 +233,10 @@ class FunctionOp:
                     [alias(x) if i in dirty else x for i, x in enumerate(given)]
                     for given in (args, values)
                 ]
-            saved = self.rules.for_pullback(saved, values, results)
-            function = self.rules.function
+            saved = rules.for_pullback(saved, values, results)
+            function = rules.function
             kind = FunctionNode if function is None else function._backward_cls
-            node = kind(level, self.rules, args, mask, saved)
+            node = kind(level, rules, args, mask, saved)
             if anomaly.remembers:
                 remember(node)
             for k, (o, m) in enumerate(zip(outs, differentiable, strict=True)):

@@ -14,7 +14,7 @@ from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
-from fad.functions.rules import CallRules, Values
+from fad.functions.rules import CallRules, LinearRules, Values
 from fad.tape.graph import AccumulateGrad, node_of
 from fad.tape.recorder import ROOT
 from fad.tape.running import running
@@ -103,7 +103,7 @@ def closure_error(rules: CallRules, reached: object, blamed: Callable[[object], 
         reached: an output that depends on it, None if unknown.
         blamed: says of a value whether it is such a one.
     """
-    while isinstance(rules, (BatchedRules, DerivativeRules)):
+    while isinstance(rules, (BatchedRules, DerivativeRules, LinearRules)):
         rules = rules.base
     name = rules.name
     called = getattr(rules.function, "_called", f"{name}.apply")

@@ -66,6 +66,10 @@ class DerivativeRules(CallRules):
         return self.order is None
 
     @property
+    def has_transpose(self) -> bool:
+        return True
+
+    @property
     def direct(self) -> Body:
         return self.forward
 
@@ -167,6 +171,10 @@ class BatchedRules(CallRules):
     @property
     def separates_outputs(self) -> bool:  # type: ignore[override]
         return self.base.separates_outputs
+
+    @property
+    def has_transpose(self) -> bool:
+        return self.base.has_transpose
 
     @property
     def is_traceable(self) -> bool:

@@ -113,7 +113,8 @@ class Function(metaclass=_FunctionType):
 
     Every rule is optional. Those that are missing are derived: jvp from vjp, vjp from jvp, both from
     jet or from forward, jet from jvp, vmap from the others. Call it with `apply`. A rule may be set or
-    replaced later: the next call uses it.
+    replaced later: the next call uses it. A rule may call its own Function: where vjp is derived from a jvp
+    rule, a Function without vjp that is called on a tangent there is transposed as its forward computes.
 
     Class attributes:
         generate_vmap_rule: False refuses to derive a vmap rule.

@@ -87,6 +87,10 @@ class UserRules(CallRules):
     def has_jet(self) -> bool:
         return self.signature.jet
 
+    @property
+    def has_transpose(self) -> bool:
+        return bool(self.signature.vjp)
+
     def bodies(self) -> list[Callable[..., object]]:
         return [getattr(self.cls, name) for name in RULES if defines(self.cls, name)]
 

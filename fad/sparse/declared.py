@@ -12,7 +12,7 @@ from fad.core.partition import HOLE
 from fad.core.types import Aval
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
-from fad.functions.rules import CallRules
+from fad.functions.rules import CallRules, LinearRules
 from fad.functions.user_rules import UserRules
 from fad.sparse.given import Pairs, pairs_of
 
@@ -31,6 +31,8 @@ def declared(rules: CallRules, avals: Sequence[Aval], out: Aval) -> list[Pairs |
     Raises:
         RuleError: a rule returned something else than a pattern of these shapes.
     """
+    if isinstance(rules, LinearRules):
+        return declared(rules.base, avals, out)
     if isinstance(rules, DerivativeRules):
         if not rules.is_linear:
             return None

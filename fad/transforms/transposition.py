@@ -16,11 +16,11 @@ import jax
 
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
-from fad.core.jaxapi import ClosedJaxpr, Literal, Zero, define_primitive, new_primitive
-from fad.core.jaxprs import bind_jaxpr, with_programs
+from fad.core.jaxapi import ClosedJaxpr, Zero, define_primitive, new_primitive
+from fad.core.jaxprs import bind_jaxpr, stops_of_untaken, with_programs
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
-from fad.core.types import Atom, Aval, JaxBody, JaxEquation, Outputs, PyTree, Value
+from fad.core.types import Aval, JaxBody, Outputs, PyTree, Value
 from fad.errors import ArgumentError, FadError, GradientError, StructureError, describe
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave, lower
@@ -140,21 +140,10 @@ define_primitive(
 
 def _with_untaken(jaxpr: JaxBody) -> JaxBody:
     """A program with `untaken_p` in the place of JAX's ``stop_gradient`` for branches that are not taken."""
-    uses: dict[Atom, list[JaxEquation]] = {}
-    for eqn in jaxpr.eqns:
-        for v in eqn.invars:
-            if not isinstance(v, Literal):
-                uses.setdefault(v, []).append(eqn)
-
-    def selects(eqn: JaxEquation) -> bool:
-        x, out = eqn.invars[0], eqn.outvars[0]
-        return out not in jaxpr.outvars and all(
-            [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]
-        )
-
+    untaken = stops_of_untaken(jaxpr)
     eqns = []
     for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "stop_gradient" and selects(eqn):
+        if id(eqn) in untaken:
             eqn = eqn.replace(primitive=untaken_p, params={})
         else:
             eqn = with_programs(eqn, _with_untaken)
