@@ -127,12 +127,12 @@ class JetLevel(RecordingLevel):
     def settings(self) -> tuple[Hashable, ...]:
         return (self.order, self.scale)
 
-    def derivatives(self, coefficients: Sequence[Any]) -> list[Any]:
+    def derivatives(self, coefficients: Sequence[Value]) -> list[Value]:
         """Coefficients from the first order on, as derivatives."""
         factors = [_ratio(math.factorial(k), self.scale**k) for k in range(len(coefficients) + 1)]
         return [scaled(c, factors[k]) for k, c in enumerate(coefficients, 1)]
 
-    def coefficients(self, derivatives: Sequence[Any]) -> list[Any]:
+    def coefficients(self, derivatives: Sequence[Value]) -> list[Value]:
         """`derivatives` undone."""
         factors = [_ratio(self.scale**k, math.factorial(k)) for k in range(len(derivatives) + 1)]
         return [scaled(d, factors[k]) for k, d in enumerate(derivatives, 1)]
