@@ -10,7 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays import numpy_functions, smooth_gamma, smooth_orders, special_cases
+from fad.arrays import (
+    numpy_functions,
+    smooth_deviations,
+    smooth_gamma,
+    smooth_norms,
+    smooth_orders,
+    special_cases,
+)
 from fad.arrays.aliasing import ALIASING
 from fad.arrays.arguments import ARRAY, STRUCTURE
 from fad.arrays.control_flow import maker, with_bodies, with_known_reducers
@@ -45,10 +52,12 @@ _OWN: dict[str, dict[str, Function]] = {
 SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
     "jax.lax": {**IN_LAX, **smooth_gamma.IN_LAX, **smooth_orders.IN_LAX},
     "jax.nn": IN_NN,
-    "jax.numpy": {**IN_NUMPY, **smooth_orders.IN_NUMPY},
-    "jax.numpy.linalg": IN_LINALG,
+    "jax.numpy": {**IN_NUMPY, **smooth_deviations.IN_NUMPY, **smooth_orders.IN_NUMPY},
+    "jax.numpy.linalg": {**IN_LINALG, **smooth_norms.IN_LINALG},
+    "jax.scipy.cluster.vq": smooth_norms.IN_VQ,
     "jax.scipy.linalg": IN_LINALG,
     "jax.scipy.special": IN_SPECIAL,
+    "jax.scipy.stats": smooth_deviations.IN_STATS,
 }
 
 

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from fad.arrays import smooth_deviations
+from fad.arrays.smooth_norms import matrix_norm, vector_norm
 from fad.core.types import ArrayFunction, Axes, DTypeLike, Value
 from fad.errors import ArgumentError
 
@@ -199,8 +201,8 @@ def norm(
     x = x if dtype is None else x.astype(dtype)
     axes = dims_of(x, dim, "norm")
     if p == "nuc":
-        return jnp.linalg.matrix_norm(jnp.moveaxis(x, axes, (-2, -1)), ord="nuc", keepdims=keepdim)
-    return jnp.linalg.vector_norm(x, axis=axes, keepdims=keepdim, ord=2 if p == "fro" else p)  # type: ignore[arg-type]
+        return matrix_norm(jnp.moveaxis(x, axes, (-2, -1)), ord="nuc", keepdims=keepdim)
+    return vector_norm(x, axis=axes, keepdims=keepdim, ord=2 if p == "fro" else p)
 
 
 def renorm(x: Array, p: float, dim: int, maxnorm: ArrayLike) -> Array:
@@ -364,7 +366,10 @@ def _spread(f: ArrayFunction, what: str) -> ArrayFunction:
     return function
 
 
-std, var = _spread(jnp.std, "standard deviation"), _spread(jnp.var, "variance")
+std, var = (
+    _spread(smooth_deviations.std, "standard deviation"),
+    _spread(smooth_deviations.var, "variance"),
+)
 
 
 # Shapes: the results of these are views
