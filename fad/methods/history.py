@@ -239,4 +239,5 @@ MEMBERS: dict[str, object] = {
     "retain_grad": retain_grad,
     "retains_grad": property(_retains_grad, doc=_retains_grad.__doc__),
     "version": attribute(_version),
+    "_version": attribute(_version),  # PyTorch's name
 }

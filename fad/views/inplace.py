@@ -39,6 +39,7 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
+from fad.tape.anomaly import remember_write
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
 from fad.tape.recorder import ROOT, as_tensor
@@ -129,6 +130,7 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
         with storage.lock:
             set_value(t, new_tensor(value, ROOT))
             storage.version += 1
+            remember_write(storage, storage.version)
         return
     # At other levels than those of the tape, those below record what is written.
     watermark = state.watermark
@@ -442,6 +444,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
         set_state(root, new)
     storage.data = data
     storage.version = version
+    remember_write(storage, version)
     own = link_of(root)
     if own is not None:
         own.seen = version
