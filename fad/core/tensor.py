@@ -54,7 +54,9 @@ class Meta:
     """What only few Tensors have: a gradient, hooks, in-place history, aliases.
 
     ``link`` says from which Tensor a view (or another alias) takes its value, see `fad.views`. ``of_leaf``:
-    it is what a leaf was before its shape was changed in place.
+    it is what a leaf was before its shape was changed in place. ``made_leaf``: the id of
+    the newest level when the user made it a leaf by ``requires_grad_``; -1 for a leaf of the eager tape that
+    has been one since its ``born``, and for arguments of transformed functions.
     """
 
     grad: Tensor | None = None
@@ -64,6 +66,7 @@ class Meta:
     retains_grad: bool = False
     inference: bool = False
     of_leaf: bool = False
+    made_leaf: int = -1
     name: str = ""
     storage: Storage = UNSHARED
     link: ViewLink | None = None

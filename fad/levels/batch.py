@@ -127,6 +127,11 @@ class BatchLevel(RecordingLevel):
             "the mapped function, which stacks it, rather than store it outside"
         )
 
+    def mapped(self, value: Value, dim: int) -> Tensor:
+        """An argument with the batch at ``dim``, a Tensor of this level."""
+        self.note_argument(value)
+        return new_tensor(value, self, dim)
+
     def unwrap(self, x: Value, out_dim: int | None, who: str = "vmap") -> Value:
         """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
         value: Value

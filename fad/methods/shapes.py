@@ -205,6 +205,7 @@ MEMBERS: dict[str, object] = {
     "__dir__": _dir,
     "mT": attribute(_swapped),
     "base": property(_base, doc=_base.__doc__),
+    "_base": property(_base, doc=_base.__doc__),  # PyTorch's name
     "expand": _expand,
     "flatten": _flatten,
     "is_view": property(_is_view, doc=_is_view.__doc__),

@@ -219,6 +219,10 @@ class RecordingLevel(Level):
         """The cotangent that a recorded backward pass starts with, as a Tensor of this level."""
         return self.lift(x)
 
+    def stands_for(self, leaf: Tensor, arguments: bool) -> Operand | None:
+        """The capture or, with ``arguments``, the argument that a leaf stands for; None if there is none."""
+        return None
+
     def captured(self) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
         """Tensors from outside that were used, and what stood for them here; None where that is unknown."""
         return None
@@ -265,6 +269,8 @@ class GradLevel(RecordingLevel):
 
     def variable(self, value: Value) -> Tensor:
         """A fresh input of this level, which requires grad."""
+        if isinstance(value, Tensor):
+            self.arguments.append(value)
         t = new_tensor(value, self)
         t._requires_grad = True
         return t

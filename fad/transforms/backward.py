@@ -17,7 +17,13 @@ from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
 from fad.tape.accumulate import accumulate
 from fad.tape.edges import GradientEdge
-from fad.tape.endpoints import as_list, edges_of, inputs_outside, roots_of
+from fad.tape.endpoints import (
+    as_list,
+    edges_of,
+    inputs_outside,
+    refuse_leaves_outside,
+    roots_of,
+)
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import accumulator_of
 from fad.tape.hooks import retain_grad
@@ -48,7 +54,8 @@ def backward(
 
     Raises:
         GradientError: an output does not require grad, is not scalar and has no cotangent, or the
-            graph was freed by an earlier pass.
+            graph was freed by an earlier pass; or it is called inside of a transform, for a leaf outside of
+            it, which would get nothing.
 
     Source: ``torch.autograd.backward``.
 
@@ -62,6 +69,8 @@ def backward(
     keep = create_graph if retain_graph is None else retain_graph
     tensors = as_list(tensors)
     cts = None if grad_tensors is None else as_list(grad_tensors)
+    inputs = None if inputs is None else as_list(inputs)
+    refuse_leaves_outside(tensors, cts, inputs)
     if not keep and not create_graph and inputs is None:
         found = _of_trace(tensors, cts)
         if found is not None:
@@ -73,7 +82,6 @@ def backward(
     if inputs is None:
         run(roots, None, create_graph=create_graph, keep_graph=keep)
         return
-    inputs = as_list(inputs)
     if not inputs:
         raise GradientError(
             "backward(): `inputs` argument to `backward()` cannot be empty: pass at least one Tensor, "

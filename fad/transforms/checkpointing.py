@@ -68,7 +68,8 @@ class WatchLevel(GradLevel):
         first: the body runs for the first time; constants stand in for the Tensors of outer levels.
         stands: what it records is what the backward pass of the call differentiates.
 
-    ``stand_ins`` are used in place of those Tensors, in the order in which they are found.
+    ``stand_ins`` are used in place of those Tensors, in the order in which they are found. ``operands``: the
+    arguments of the body in its first run, each with what it stands for.
     ``differentiated``: a backward pass that is not recorded has run at this level.
     ``recording``: the no_grad watermark outside, if that pass went on through the graph outside; else None.
     A later run records there too.
@@ -79,6 +80,7 @@ class WatchLevel(GradLevel):
         "captures",
         "differentiated",
         "first",
+        "operands",
         "recording",
         "stand_ins",
         "stands",
@@ -96,6 +98,7 @@ class WatchLevel(GradLevel):
         self.stands = stands
         self.recording: int | None = None
         self.stand_ins: list[Tensor] = []
+        self.operands: list[tuple[Tensor, Operand]] = []
         self.differentiated = False
         self.writes = False
 
@@ -124,6 +127,7 @@ class WatchLevel(GradLevel):
 
     def tensor(self, value: Operand, requires_grad: bool) -> Tensor:
         """An argument of the body."""
+        self.note_argument(value)
         t = new_tensor(value, self)
         t._requires_grad = requires_grad
         return t
@@ -152,6 +156,14 @@ class WatchLevel(GradLevel):
             self.recording = self._saved[1]
         tensors = self.captures.tensors
         return tensors, self.stand_ins[: len(tensors)]
+
+    def stands_for(self, leaf: Tensor, arguments: bool) -> Operand | None:
+        if not self.first:  # the first run has looked
+            return None
+        pairs = list(zip(self.stand_ins, self.captures.tensors, strict=True))
+        if arguments:
+            pairs += self.operands  # type: ignore[arg-type]
+        return next((x for own, x in pairs if own is leaf), None)
 
     def lower(self, x: Operand) -> Operand:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
@@ -339,7 +351,9 @@ def checkpoint(
             return leave(_kept_by(policy, body, operands), tensors)
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
+            level.operands = list(zip(inside, operands, strict=True))
             found = body(inside)
+            level.operands = []
             requires_grad = list(map(_requires, split(found)[0]))
             out = trees.map_leaves(level.lower, found)
         captures = level.captures.tensors

@@ -71,6 +71,8 @@ def _jet(
     values, curves, order, structure = _leaves(primals, series, who)
     tensors = has_tensor((primals, series))
     with JetLevel(order) as level:
+        for v in values:
+            level.note_argument(v)
         inside = [
             level.curve(v, level.coefficients(c)) for v, c in zip(values, curves, strict=True)
         ]

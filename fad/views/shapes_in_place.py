@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fad.core.tensor import Tensor, has_history, meta_of, new_tensor, storage_of
+from fad.tape.anomaly import remember_write
 from fad.tape.graph import alias
 from fad.views.aliases import Link, link_of, note_written_outputs
 from fad.views.creation import DEFAULT
@@ -41,6 +42,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
         meta = meta_of(t)
         note_written_outputs(t, storage, storage.version + 1)
         storage.version += 1
+        remember_write(storage, storage.version)
         link.seen = _NEVER
         meta.link = link
         link.sync(t)
