@@ -20,7 +20,7 @@ from fad.arrays import (
 )
 from fad.arrays.aliasing import ALIASING
 from fad.arrays.arguments import ARRAY, STRUCTURE
-from fad.arrays.control_flow import maker, with_bodies, with_known_reducers
+from fad.arrays.control_flow import maker, with_bodies, with_known_reducers, with_padding
 from fad.arrays.lists import ONE, Function, Role, is_list
 from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
@@ -354,4 +354,5 @@ _BY_NAME: dict[str, Callable[[Op], Function]] = {
     "jax.numpy.asarray": _same_tensor,
     "jax.numpy.from_dlpack": _from_dlpack,
     "jax.numpy.nan_to_num": _may_write,
+    "jax.numpy.pad": with_padding,
 }

@@ -17,8 +17,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from fad.arrays import smooth_deviations
+from fad.arrays.dims import dims_of, text
 from fad.arrays.smooth_norms import matrix_norm, vector_norm
-from fad.core.types import ArrayFunction, Axes, DTypeLike, Value
+from fad.core.types import ArrayFunction, Axes, DTypeLike
 from fad.errors import ArgumentError
 
 
@@ -34,27 +35,6 @@ class MinMax(NamedTuple):
 
     min: Any
     max: Any
-
-
-def text(x: Value) -> str:
-    """Dtype and shape of an array, for an error message."""
-    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
-
-
-def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
-    """The dimensions that ``dims`` names, counted from 0; all of them for None.
-
-    Raises:
-        IndexError: ``x`` does not have one of them.
-    """
-    if dims is None:
-        return tuple(range(x.ndim))
-    found = (dims,) if isinstance(dims, int) else tuple(dims)
-    count = max(x.ndim, 1)
-    for d in found:
-        if not -count <= d < count:
-            raise IndexError(f"{who}: dim {d} is out of range for {text(x)}")
-    return tuple([d % count for d in found])
 
 
 # Elementwise
@@ -401,8 +381,20 @@ def split(x: Array, split_size: int | Sequence[int], dim: int = 0) -> list[Array
 
 def squeeze(x: Array, dim: Axes = None) -> Array:
     """Without those of the dimensions ``dim`` that have length 1; of all if it is None."""
-    dims = dims_of(x, dim, "squeeze") if x.ndim else ()
-    return jnp.squeeze(x, tuple([d for d in dims if x.shape[d] == 1]))
+    dims = dims_of(x, dim, "squeeze")
+    return jnp.squeeze(x, tuple([d for d in dims if x.ndim and x.shape[d] == 1]))
+
+
+def movedim(x: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """Dimensions at other places."""
+    moved = dims_of(x, source, "movedim"), dims_of(x, destination, "movedim")
+    return jnp.moveaxis(x, *moved) if x.ndim else x
+
+
+def swapdims(x: Array, dim0: int, dim1: int) -> Array:
+    """Two dimensions swapped."""
+    (dim0,), (dim1,) = dims_of(x, dim0, "swapdims"), dims_of(x, dim1, "swapdims")
+    return jnp.swapaxes(x, dim0, dim1) if x.ndim else x
 
 
 def flatten(x: Array, start_dim: int = 0, end_dim: int = -1) -> Array:

@@ -127,7 +127,7 @@ def masked_select(x: Array, mask: Array) -> Array:
 
 def nonzero(x: Array, *, as_tuple: bool) -> Any:
     """Where the elements are not zero: an array for each dimension, or one row for each element."""
-    return jnp.nonzero(x) if as_tuple else jnp.argwhere(x)
+    return jnp.nonzero(jnp.atleast_1d(x)) if as_tuple else jnp.argwhere(x)
 
 
 def repeat_interleave(x: Array, repeats: int | Array, dim: int | None = None) -> Array:

@@ -131,7 +131,7 @@ def _transpose(
             swapped.
     """
     if dim0 is not None and dim1 is not None and not axes:
-        return fnp.swapaxes(self, dim0, dim1)
+        return torch_operations.swapdims(self, dim0, dim1)
     if not axes or axes == (None,):
         return fnp.transpose(self)
     axes = sizes_of(axes)

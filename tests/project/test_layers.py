@@ -33,7 +33,7 @@ ROOMS = {
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
         unrecorded_writes inplace shapes_in_place copying""",
-    "arrays": """arguments lists special_cases call_notes keywords numpy_keywords
+    "arrays": """arguments lists special_cases call_notes keywords dims numpy_keywords
         numpy_functions plans results operations smooth smooth_ratios smooth_functions smooth_gamma
         smooth_special smooth_matrices smooth_orders smooth_norms smooth_deviations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
