@@ -28,9 +28,10 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
 
     NOTE [the tangent of a gradient]
 
+        p = fad.tensor(2.0, requires_grad=True)
         with fad.dual_level():
-            (fad.make_dual(x, t) ** 3).sum().backward(create_graph=True)
-            fad.unpack_dual(x.grad).tangent  # 6 * x * t
+            (fad.make_dual(p, fad.tensor(1.0)) ** 3).backward(create_graph=True)
+            assert fad.unpack_dual(p.grad).tangent == 12.0
 
     A gradient that comes from a dual level is a dual, and is added as one: ``.grad`` has its tangent as
     long as the level runs, and reads as its primal afterwards. As in PyTorch, a pass that is not recorded

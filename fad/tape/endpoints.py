@@ -215,14 +215,16 @@ def refuse_leaves_outside(
 
     NOTE [leaves outside of a transform]
 
-        def f(x):
-            loss = (x * w).sum()  # w requires grad on the eager tape
-            loss.backward()       # raises: w.grad would get nothing
+        w = fad.tensor(3.0, requires_grad=True)
+
+        def f(v):
+            loss = v * w
+            loss.backward()  # w.grad would get nothing
             return loss
 
-        fad.grad(f)(x)
+        fad.grad(f)(2.0)  # raises GradientError
 
-    ``loss`` belongs to the level of ``grad``, and its graph there leads to ``x`` alone. How it depends on
+    ``loss`` belongs to the level of ``grad``, and its graph there leads to ``v`` alone. How it depends on
     ``w`` is in the graph of its value, one level down, which this pass does not go through. So the graphs
     below are searched for leaves that the user made. What depends on them by an argument of the transformed
     function is left out, if the pass has leaves of the user's inside: then it is for these.
