@@ -14,11 +14,11 @@ finite number of times.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_parts
 from fad.core.jaxprs import is_ref, opened
-from fad.core.types import Atom, JaxEquation
+from fad.core.types import Atom, JaxBody, JaxEquation, JaxProgram
 
 V = TypeVar("V")
 
@@ -49,7 +49,7 @@ class Dataflow(Generic[V]):
         """The facts about the results of an equation; `inside` gives those of loops and branches."""
         raise NotImplementedError
 
-    def results(self, program: Any, given: Sequence[V]) -> list[V]:
+    def results(self, program: JaxProgram | JaxBody, given: Sequence[V]) -> list[V]:
         """The facts about the results of a jaxpr, from the facts ``given`` about its inputs."""
         jaxpr, consts = opened(program), getattr(program, "consts", ())
         env = dict(zip(jaxpr.constvars, map(self.constant, consts), strict=True))

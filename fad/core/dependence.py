@@ -18,6 +18,9 @@ What is written to a Ref of JAX is read by all that uses the Ref afterwards.
 
 A path ends at ``stop_gradient``, and where nothing was recorded (NOTE [no_grad in traced code]). A call with
 rules of its own is not looked into: its outputs depend on all of its inputs.
+
+Where a program is to be transposed, what ends there matters: `flows` says which outputs depend on an input by
+a path that would have to go on (`DROPPED`).
 """
 
 from __future__ import annotations
@@ -25,14 +28,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 from fad.core.avals import struct_of
 from fad.core.dataflow import Dataflow
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import called, programs
-from fad.core.jaxprs import opened, trace
-from fad.core.types import ArrayFunction, Atom, Aval, JaxEquation
+from fad.core.jaxprs import of_branches_not_taken, opened, trace
+from fad.core.types import ArrayFunction, Atom, Aval, JaxBody, JaxEquation, JaxProgram
 
 # For each output, for each input, whether it depends on it.
 DependenceRows = tuple[tuple[bool, ...], ...]
@@ -62,7 +64,7 @@ class _Dependence(Dataflow[int]):
     def union(self, found: Sequence[int]) -> int:
         return functools.reduce(operator.or_, found, 0)
 
-    def results(self, program: Any, given: Sequence[int]) -> list[int]:
+    def results(self, program: JaxProgram | JaxBody, given: Sequence[int]) -> list[int]:
         return super().results(program, self._along_paths(opened(program).invars, given))
 
     def _along_paths(self, variables: Sequence[Atom], found: Sequence[int]) -> list[int]:
@@ -92,3 +94,35 @@ class _Dependence(Dataflow[int]):
 
 
 _REMATERIALIZED = frozenset({"checkpoint", "remat", "remat2"})
+
+
+# How a value depends on what is transposed: by what is recorded, and by what is not.
+RECORDED, DROPPED = 1, 2
+
+
+def flows(flat: ArrayFunction, given: Sequence[int], avals: Sequence[Aval]) -> list[int]:
+    """How each output of ``flat`` depends on what is transposed, if its inputs depend so (bits)."""
+    closed, _ = trace(flat, map(struct_of, avals))
+    return _Flow(COMPUTED).results(closed, given)
+
+
+class _Flow(_Dependence):
+    """`flows`: a value where a path ends has `DROPPED` in place of `RECORDED`."""
+
+    def __init__(self, paths: str) -> None:
+        super().__init__(paths)
+        self.same_as_before: set[int] = set()  # equations, by id
+
+    def results(self, program: JaxProgram | JaxBody, given: Sequence[int]) -> list[int]:
+        body: JaxBody = opened(program)
+        self.same_as_before.update(map(id, of_branches_not_taken(body)))
+        return super().results(program, given)
+
+    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+        if eqn.primitive.name == "fad_call":
+            solved = eqn.params["rules"].solved
+            given = [*[0] * solved, *given[solved:]]
+        # The derivative of ``fad_unrecorded`` is that of its second operand, its value is not.
+        if eqn.primitive.name in ("stop_gradient", "fad_unrecorded"):
+            return given if id(eqn) in self.same_as_before else [DROPPED]
+        return super()._results_of(eqn, given)

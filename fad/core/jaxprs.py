@@ -70,13 +70,13 @@ def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquat
     return eqn.replace(params={name: mapped(value) for name, value in eqn.params.items()})
 
 
-def stops_of_untaken(jaxpr: JaxBody) -> frozenset[int]:
-    """The ids of the equations ``stop_gradient`` of a jaxpr that JAX's vmap of a ``cond`` puts there, for the
-    lanes that do not take a branch: NOTE [branches of which lanes take several].
+def of_branches_not_taken(jaxpr: JaxBody) -> list[JaxEquation]:
+    """The equations ``stop_gradient`` of which each result is only a choice beside what it was made of:
+    JAX's vmap of a ``cond`` runs each branch on all lanes of ``select_n(taken, stop_gradient(x), x)``.
     """
-    stops = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "stop_gradient"]
-    if not stops:
-        return frozenset()
+    found = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "stop_gradient"]
+    if not found:
+        return found
     uses: dict[Atom, list[JaxEquation]] = {}
     for eqn in jaxpr.eqns:
         for v in eqn.invars:
@@ -89,7 +89,7 @@ def stops_of_untaken(jaxpr: JaxBody) -> frozenset[int]:
             [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]
         )
 
-    return frozenset([id(eqn) for eqn in stops if selects(eqn)])
+    return list(filter(selects, found))
 
 
 def calls_host(jaxpr: JaxBody) -> bool:

@@ -124,7 +124,6 @@ class Level(Observable):
     there, in-place writes to Tensors from outside are errors. Else the empty string.
     ``deriving``: the level derives a rule from the body of a Function. There, reading a number out of a
     differentiated Tensor (``x.item()``) is an error; at other levels the number is a constant.
-    ``linear``: what is recorded is linear in the variables of the level, at which a rule is transposed.
     ``traces``: values inside are tracers. ``maps``: a Tensor may have one value for each lane of a vmap.
     ``on_tape``: a Tensor of this level may be part of the graph of the eager tape.
     ``tape_id``: the highest id of the levels that graphs of this level go on to, for a level that is
@@ -149,7 +148,6 @@ class Level(Observable):
     kind = "level"
     runs_again = ""
     deriving = False
-    linear = False
     traces = False
     maps = False
     on_tape = False
@@ -224,6 +222,9 @@ class Level(Observable):
 
     def note_write(self) -> None:
         """A Tensor is written to while this level runs."""
+
+    def note_unrecorded(self, t: Tensor) -> None:
+        """``t``, a Tensor of this level, has got a value that is not that of its history, which stays."""
 
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         """``t`` without gradient and tangent; ``stop`` does so one level down."""

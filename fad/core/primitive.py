@@ -16,7 +16,7 @@ from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
 from fad.core.collector import make_jit, without_collector
-from fad.core.dependence import READ, DependenceRows
+from fad.core.dependence import READ, DependenceRows, flows
 from fad.core.dtypes import is_inexact
 from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type
@@ -51,6 +51,7 @@ def forget_shapes() -> None:
             primitive._plans.clear()
             primitive._laplacians.clear()
             primitive._jaxprs.clear()
+            primitive._flows.clear()
             primitive.linear_versions.clear()
 
 
@@ -87,6 +88,7 @@ class Primitive:
     __slots__ = (
         "__weakref__",
         "_batched",
+        "_flows",
         "_full_vjps",
         "_jaxprs",
         "_jvps",
@@ -150,6 +152,7 @@ class Primitive:
         self._plans: dict[Hashable, VjpPlan] = {}
         self._laplacians: dict[Hashable, Primitive] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
+        self._flows: dict[Hashable, list[int]] = {}
         self.linear_versions: dict[Hashable, Primitive] = {}
 
         def flat(*values: Operand) -> Outputs:
@@ -365,6 +368,19 @@ class Primitive:
                 plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
             self._plans[key] = plan
         return plan
+
+    def flows(self, given: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
+        """How the outputs depend on what is transposed, see `fad.core.dependence.flows`; None if unknown.
+
+        ``given`` says how the inputs do, which have the avals of ``values``.
+        """
+        if not self.jit or self.collective:
+            return None
+        key = (tuple(given), aval_key(values))
+        found = self._flows.get(key)
+        if found is None:
+            found = self._flows[key] = flows(self.flat, given, list(map(aval_of, values)))
+        return found
 
     def full_vjp(
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]

@@ -8,6 +8,9 @@ import traceback
 
 _NATIVE = "for a function of Tensors write fad.grad(f) (fad.vmap, fad.jit, ...), or jax.grad(fad.to_jax(f))"
 
+# What is recorded, for code that sets elements under no_grad or through .data.
+AS_RECORDED = "fad.numpy.where(mask, 0.0, g), or g = g.clone() and g[mask] = 0.0 outside of no_grad"
+
 # What to write, by a pattern of the text of an error, wherever it is raised.
 _ANYWHERE = {
     r"JAX arrays are immutable": "A Tensor can be written to, in every transform: make it by fad.numpy "

@@ -70,6 +70,7 @@ class FunctionOp:
         given: what was saved by the call of which this one is the derivative, if that is available.
         known: where the body has run already, its array outputs and their structure; else None.
         ran: gets what running it leaves, see `Ran`.
+        recorded: the rules by which it is pulled back, if these are others; for the level that records it.
     """
 
     rules: CallRules
@@ -77,6 +78,7 @@ class FunctionOp:
     given: Saved | None = None
     known: tuple[Values, Template] | None = None
     ran: Ran = dataclasses.field(default_factory=Ran)
+    recorded: CallRules | None = None
 
     expands: ClassVar[bool] = False
 
@@ -89,6 +91,38 @@ class FunctionOp:
         """The same call, of which gradients or tangents in these inputs may be needed too."""
         needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
         return FunctionOp(self.rules, needs, self.given, self.known, self.ran)
+
+    def of_body(self, args: Values) -> tuple[Value, ...] | None:
+        """The outputs by a run of the body on ``args``, for a level that has to see all of its operations.
+
+        None where derivatives are not those of the body.
+        """
+        return self._run_body(args) if self.rules.are_of_the_body else None
+
+    def directly(self, args: Values) -> tuple[Value, ...] | None:
+        """The outputs of a derivative, by a run of its body on ``args`` at their level; None for other calls,
+        and where it has to be a call, so that a reverse mode meets the user's rule.
+        """
+        if not isinstance(self.rules, DerivativeRules):
+            return None
+        return (
+            None
+            if any([t.requires_grad for a in args for t in layers(a)])
+            else self._run_body(args)
+        )
+
+    def _run_body(self, args: Values) -> tuple[Value, ...]:
+        rules, given, ran = self.rules, self.given, self.ran
+        if given is not None and given.closed and isinstance(rules, DerivativeRules):
+            outs, ran.template = rules.forward(args, given)
+        else:
+            outs, ran.template = rules.forward(args)
+        ran.saved = None
+        return tuple(outs)
+
+    def recorded_by(self, rules: CallRules) -> FunctionOp:
+        """The same call, which has other ``rules`` where it is recorded."""
+        return FunctionOp(self.rules, self.needs, self.given, self.known, self.ran, rules)
 
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
@@ -111,19 +145,6 @@ class FunctionOp:
             else:
                 outs, ran.template, ran.saved = rules.run(values, self.needs)
         return tuple(checked_arrays(rules, outs, leaves))
-
-    def directly(self, args: Values) -> list[Value] | None:
-        """The outputs of a derivative, by running its body on ``args`` at their level; None for other calls,
-        and where it has to be a call, so that a reverse mode meets the user's rule.
-        """
-        rules, given = self.rules, self.given
-        if not isinstance(rules, DerivativeRules):
-            return None
-        if any([t.requires_grad for a in args for t in layers(a)]):
-            return None
-        outs, self.ran.template = rules.forward(args, given if given and given.closed else None)
-        self.ran.saved = None
-        return outs
 
     def jvp(self, primals: Values, tangents: Values) -> tuple[tuple[Value, ...], Values]:
         """Outputs and their tangents (None is zero), by binding one level down."""
@@ -220,7 +241,7 @@ class FunctionOp:
         results: Values,
     ) -> None:
         """Record a call that has been evaluated: ``outs`` of ``args``, and the values of both."""
-        rules = self.rules.linear_call() if level.linear else self.rules
+        rules = self.recorded or self.rules
         saved = self.ran.saved
         if saved is None or not (saved.closed or numbers_suffice(values)):
             saved = rules.setup(values, results, self.ran.template, mask)

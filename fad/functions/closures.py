@@ -14,7 +14,8 @@ from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
-from fad.functions.rules import CallRules, LinearRules, Values
+from fad.functions.rules import CallRules, Values
+from fad.functions.transposed_rules import LinearRules
 from fad.tape.graph import AccumulateGrad, node_of
 from fad.tape.recorder import ROOT
 from fad.tape.running import running

@@ -24,6 +24,7 @@ from fad.functions.rules import (
     Grads,
     Needs,
     Outcome,
+    Pushed,
     Saved,
     Values,
     avals_of,
@@ -70,8 +71,16 @@ class DerivativeRules(CallRules):
         return True
 
     @property
+    def solved(self) -> int:  # type: ignore[override]
+        return self.base.solved
+
+    @property
     def direct(self) -> Body:
         return self.forward
+
+    @property
+    def are_of_the_body(self) -> bool:
+        return self.base.are_of_the_body
 
     @property
     def is_traceable(self) -> bool:
@@ -113,9 +122,7 @@ class DerivativeRules(CallRules):
         needs = list(map(bool, self.counts))
         return self.base.setup(values[:n], values[n : self.known], self.out_template, needs)
 
-    def pushforward(
-        self, saved: Saved, directions: Directions, order: int | None = None
-    ) -> list[Any]:
+    def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
         return push_through(self.forward, saved.values, directions)
 
     def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
@@ -171,6 +178,14 @@ class BatchedRules(CallRules):
     @property
     def separates_outputs(self) -> bool:  # type: ignore[override]
         return self.base.separates_outputs
+
+    @property
+    def solved(self) -> int:  # type: ignore[override]
+        return self.base.solved
+
+    @property
+    def are_of_the_body(self) -> bool:
+        return self.base.are_of_the_body
 
     @property
     def has_transpose(self) -> bool:
@@ -263,9 +278,7 @@ class BatchedRules(CallRules):
             ]
 
     @restores_modes
-    def pushforward(
-        self, saved: Saved, directions: Directions, order: int | None = None
-    ) -> list[Any]:
+    def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
         with self.level() as level:
             pairs = zip(directions, self.dims, strict=True)
             given = [trees.map_leaves(lambda t, d=d: _batched(level, t, d), x) for x, d in pairs]

@@ -112,9 +112,11 @@ class Function(metaclass=_FunctionType):
       by that of the argument, or None. It is for a Function with one output.
 
     Every rule is optional. Those that are missing are derived: jvp from vjp, vjp from jvp, both from
-    jet or from forward, jet from jvp, vmap from the others. Call it with `apply`. A rule may be set or
-    replaced later: the next call uses it. A rule may call its own Function: where vjp is derived from a jvp
-    rule, a Function without vjp that is called on a tangent there is transposed as its forward computes.
+    jet or from forward, jet from jvp, vmap from the others. A rule is transposed by what it records: a part
+    of its result that comes from under ``no_grad``, from ``detach`` or ``.data``, makes that an error. A rule
+    may call its own Function: where vjp is derived from a jvp rule, a Function without vjp that is called on
+    a tangent there is transposed as its forward computes. Call it with `apply`. A rule may be set or replaced
+    later: the next call uses it.
 
     Class attributes:
         generate_vmap_rule: False refuses to derive a vmap rule.

@@ -32,47 +32,26 @@ NOTE [missing rules]
 A rule that the user did not write is derived from those that are there: jvp from vjp by
 transposing twice (the pullback is linear in the cotangent, at which it is differentiated does not
 matter), vjp from jvp by transposing, both from the forward body by differentiating it. A jet rule of
-order 1 is a jvp rule. A rule that makes a constant of what it is given would transpose to zero; so the level
-at which it is transposed notes that, and the derived rule is refused.
-
-NOTE [linear calls]
-
-    F = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * F.apply(t))
-    assert fad.grad(F.apply)(1.0) == jax.grad(F.apply)(1.0) == 14.0
-    G = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * fad.jit(G.apply)(t))
-    assert fad.grad(G.apply)(1.0) == 14.0
-
-To transpose this jvp rule is to transpose a call of the same Function. By a vjp that is derived from the
-rule, that would have no end. But in a rule that is transposed, a call on what depends on its variables is
-linear in that: what is wanted of it is not a derivative, but its own transpose, and that is what its body
-computes, transposed (`LinearRules`), as for JAX's ``custom_jvp``. A call with a vjp rule has that for it.
-Calls in compiled code are found there (`fad.functions.linear_programs`). Where a body leaves JAX, so that it
-cannot be transposed, the jvp rule of that call is, if it is not one that is being transposed already.
+order 1 is a jvp rule. How rules are transposed is in `fad.functions.transposed_rules`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import zeros
-from fad.core.level import modes, restores_modes, state
+from fad.core.level import restores_modes, state
 from fad.core.masked import select, spread
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
 from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, Value
-from fad.errors import FadError, GradientError
 from fad.functions.context import Context, VmapInfo
 from fad.functions.definitions import FunctionClass
-from fad.functions.linear_programs import with_linear_calls
 from fad.functions.templates import Template
 from fad.levels.jvp import JvpLevel
 from fad.tape.engine import pull_back
-from fad.tape.graph import alias
 from fad.tape.recorder import GradLevel
 from fad.tape.saved import allow_mutation_on_saved_tensors
 
@@ -135,6 +114,7 @@ class CallRules:
 
     name: str
     separates_outputs = False  # for hooks, each output is that of a node of its own
+    solved = 0  # so many of the first inputs are found from the others, by which alone it is differentiated
 
     @property
     def function(self) -> FunctionClass | None:
@@ -147,6 +127,16 @@ class CallRules:
         return False
 
     @property
+    def are_of_the_body(self) -> bool:
+        """Whether all derivatives are those of the body, as the user wrote no rule for them."""
+        return False
+
+    @property
+    def has_transpose(self) -> bool:
+        """Whether its pullback, where it is linear in inputs, is by a rule that is not derived."""
+        return not self.are_of_the_body
+
+    @property
     def direct(self) -> Body | None:
         """`forward`, if it may be differentiated in all of its values, in place of the call; else None."""
         return None
@@ -155,15 +145,6 @@ class CallRules:
     def is_traceable(self) -> bool:
         """Whether the pullback may be part of a compiled backward pass."""
         return False
-
-    @property
-    def has_transpose(self) -> bool:
-        """Whether its pullback, where it is linear in inputs, is by a rule that is not derived."""
-        return False
-
-    def linear_call(self) -> CallRules:
-        """The rules of the same call, where it is linear in all inputs of which a gradient is wanted."""
-        return self if self.has_transpose else LinearRules(self)
 
     def forward(self, values: Values) -> tuple[list[Value], Template]:
         """Evaluate: the array outputs, and the structure around them."""
@@ -224,7 +205,6 @@ class CallRules:
 # Deriving one rule from another
 
 DERIVED = "a Function whose rule is derived"
-FORWARD = "forward"
 
 
 class DerivingGradLevel(GradLevel):
@@ -244,50 +224,6 @@ class DerivingGradLevel(GradLevel):
 
     def note_write(self) -> None:
         self.writes = True
-
-
-class TransposingLevel(DerivingGradLevel):
-    """A grad level around a rule that is transposed; see NOTE [linear calls].
-
-    ``rules``: those of the call. ``rule``: which rule of it. ``of_body``: that is its forward, a function, in
-    which no gradient is stopped.
-    ``cut``: whether the rule made a constant of a value that depends on its variables.
-    """
-
-    __slots__ = ("cut", "of_body", "rule", "rules")
-
-    linear = True
-
-    def __init__(self, rules: CallRules, rule: str) -> None:
-        super().__init__()
-        self.rules = rules
-        self.rule = rule
-        self.of_body = rule == FORWARD
-        self.cut = False
-
-    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
-        if self.of_body:
-            same: Tensor = alias(t)
-            return same
-        self.cut |= t.requires_grad
-        return super().constant(t, stop)
-
-    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        tracked = tuple([self.tracks(a) for a in args])
-        if not any(tracked):
-            return super().process(op, args)
-        if self.id <= state.watermark:  # under no_grad
-            if self.of_body:
-                with modes(watermark=self.id - 1):
-                    return self.process(op, args)
-            self.cut = True
-        elif type(op) is Primitive:
-            op = with_linear_calls(op, tracked, args, self.of_body)
-        return super().process(op, args)
-
-    def tracks(self, x: object) -> bool:
-        """Whether ``x`` depends on variables of this level."""
-        return isinstance(x, Tensor) and x.level is self and x.requires_grad
 
 
 class DerivingJvpLevel(JvpLevel):
@@ -361,160 +297,3 @@ def push_through(
         ]
         outs, _ = f(duals)
         return [level.unpack(o)[1] for o in outs]
-
-
-# So many derivations of one rule inside of each other belong to a derivative of an order that nobody takes.
-_DEEPEST = 32
-
-
-def _must_end(transposed: Callable[..., Grads]) -> Callable[..., Grads]:
-    """A decorator: where a rule can only be derived from itself, that is the error."""
-
-    @functools.wraps(transposed)
-    def checked(rules: CallRules, *args: object) -> Grads:
-        *_, known, missing = args
-        around: list[object] = [(level.rules, level.rule) for level in _transposing()]
-        try:
-            if around.count((rules, known)) < _DEEPEST:
-                return transposed(rules, *args)
-        except RecursionError:
-            pass
-        raise GradientError(
-            f"{rules.name} has no {missing} rule, and none can be derived from its {known} rule, which "
-            f"needs that {missing}, or itself, without end. Write a {missing} rule"
-        ) from None
-
-    return checked
-
-
-def _transposing() -> list[TransposingLevel]:
-    """The levels of rules that are being transposed, outermost first."""
-    return [level for level in state.levels if isinstance(level, TransposingLevel)]
-
-
-def transpose_pushforward(
-    rules: CallRules, saved: Saved, cotangents: Values, need: Sequence[bool]
-) -> Grads:
-    """The pullback, from the pushforward: transpose it at any tangent (zero)."""
-    push = functools.partial(rules.pushforward, saved)
-    return _transposed(rules, push, saved.in_avals, need, cotangents, "jvp", "vjp")
-
-
-def transpose_pullback(rules: CallRules, saved: Saved, tangents: Values) -> Grads:
-    """The pushforward, from the pullback: transpose that, see NOTE [missing rules]."""
-    pull = functools.partial(rules.pullback, saved, need=[t is not None for t in tangents])
-    every = [True] * len(saved.out_avals)
-    return _transposed(rules, pull, saved.out_avals, every, tangents, "vjp", "jvp")
-
-
-@_must_end
-@restores_modes
-def _transposed(
-    rules: CallRules,
-    run: Callable[[Grads], list[Any]],
-    avals: Sequence[Aval],
-    need: Sequence[bool],
-    given: Values,
-    known: str,
-    missing: str,
-) -> Grads:
-    """The transpose of ``run``, which is linear, at zero: of arguments with these avals.
-
-    Raises:
-        GradientError: results do not depend on the arguments, as the rule made constants of these.
-    """
-    mask = [n and is_inexact(a.dtype) for a, n in zip(avals, need, strict=True)]
-    if not any(mask):
-        return [None] * len(mask)
-    with TransposingLevel(rules, known) as level:
-        variables = [level.variable(zeros(a)) for a in select(mask, avals)]
-        results = run(spread(mask, variables))
-        found = pull_back(results, given, variables)
-        pairs = zip(results, given, strict=True)
-        depend = all([level.tracks(x) for x, g in pairs if g is not None])
-        if level.cut and not (depend and any([f is not None for f in found])):
-            raise GradientError(
-                f"{rules.name} has no {missing} rule, and the one derived from its {known} rule would give "
-                f"zero: the {known} rule makes a constant of what it is given (detach, stop_gradient or "
-                f"no_grad). Take that out of it, or write a {missing} rule"
-            )
-    return spread(mask, found)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LinearRules(CallRules):
-    """A call that is linear in what it is differentiated in: it pulls back by the transpose of its body.
-
-    See NOTE [linear calls].
-    """
-
-    base: CallRules
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.base.name
-
-    @property
-    def separates_outputs(self) -> bool:  # type: ignore[override]
-        return self.base.separates_outputs
-
-    @property
-    def function(self) -> FunctionClass | None:
-        return self.base.function
-
-    @property
-    def has_jet(self) -> bool:
-        return self.base.has_jet
-
-    @property
-    def has_transpose(self) -> bool:
-        return True
-
-    @property
-    def is_traceable(self) -> bool:
-        return self.base.is_traceable
-
-    def bodies(self) -> list[Callable[..., object]]:
-        return self.base.bodies()
-
-    def forward(self, values: Values) -> tuple[list[Value], Template]:
-        return self.base.forward(values)
-
-    def run(self, values: Values, needs: Needs = None) -> Outcome:
-        return self.base.run(values, needs)
-
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return self.base.setup(values, outs, template, needs)
-
-    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
-        return saved.at(values, outs, saved.extras)
-
-    def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
-        return self.base.pushforward(saved, directions, order)
-
-    def batch(
-        self, values: Values, dims: Dims, info: VmapInfo
-    ) -> tuple[list[Value], Template] | None:
-        return self.base.batch(values, dims, info)
-
-    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
-        def body(directions: Grads) -> list[Value]:
-            pairs = zip(saved.values, directions, strict=True)
-            with allow_mutation_on_saved_tensors():  # it is one operation, from outside
-                return self.base.forward([v if d is None else d for v, d in pairs])[0]
-
-        try:
-            return _transposed(self.base, body, saved.in_avals, need, cotangents, FORWARD, "vjp")
-        except (FadError, NotImplementedError, TypeError, ValueError) as error:
-            if self._is_transposed():
-                raise GradientError(
-                    f"{self.name} has no vjp rule, and none can be derived from its jvp rule: there "
-                    f"{self.name} is called on a tangent, so that its forward would be transposed, which "
-                    f"is not possible. Write a vjp rule. ({error})"
-                ) from error
-        return self.base.pullback(saved, cotangents, need)
-
-    def _is_transposed(self) -> bool:
-        """Whether a rule of this Function is being transposed."""
-        function = self.function
-        return function is not None and any([t.rules.function is function for t in _transposing()])

@@ -37,10 +37,9 @@ from fad.functions.rules import (
     Values,
     pull_through,
     push_through,
-    transpose_pullback,
-    transpose_pushforward,
 )
 from fad.functions.templates import SCALARS, SINGLE, Template, is_array, split
+from fad.functions.transposed_rules import transpose_pullback, transpose_pushforward
 from fad.tape.graph import alias
 from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT, as_tensor
@@ -82,6 +81,10 @@ class UserRules(CallRules):
     @property
     def is_traceable(self) -> bool:
         return self.cls.is_traceable or self.cls.jax_rules
+
+    @property
+    def are_of_the_body(self) -> bool:
+        return not (self.signature.vjp or self.has_forward_rule)
 
     @property
     def has_jet(self) -> bool:
@@ -260,7 +263,9 @@ class UserRules(CallRules):
         if self.signature.vjp:
             return self._user_pullback(saved, cotangents, need)
         if self.has_forward_rule:
-            return transpose_pushforward(self, saved, cotangents, need)
+            return transpose_pushforward(
+                self, saved, cotangents, need, "jvp" if self.signature.jvp else "jet"
+            )
         return pull_through(self.forward, saved.values, cotangents, need)
 
     def pushforward(
@@ -278,7 +283,7 @@ class UserRules(CallRules):
                     f"{self.signature.vjp} that is marked with @once_differentiable: write "
                     f"jvp(ctx, {self._listed('_t')})"
                 )
-            return transpose_pullback(self, saved, directions)
+            return transpose_pullback(self, saved, directions, self.signature.vjp)
         return push_through(self.forward, saved.values, directions)
 
     @property
@@ -307,12 +312,12 @@ class UserRules(CallRules):
         return notes.context(lookup, self.wrap, self.inputs.any_of(needs), forward)
 
     def _given(self, level: Level, x: Any, aval: Aval, zeros_for_none: bool) -> PyTree:
-        """A tangent or cotangent, as a rule that runs at ``level`` receives it."""
+        """A tangent or cotangent, as a rule that runs at ``level`` receives it: it may write to that."""
         if x is None and (
             not zeros_for_none or jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
         ):
             return None
-        return self.wrap(_lifted(level, zeros(aval) if x is None else x))
+        return self.wrap(alias(_lifted(level, zeros(aval) if x is None else x)))
 
     def _call_rule(
         self, rule: str, ctx: Context, args: Sequence[object], directions: Sequence[object]

@@ -171,6 +171,10 @@ class ImplicitRules(CallRules):
     def name(self) -> str:  # type: ignore[override]
         return self.equation.name
 
+    @property
+    def solved(self) -> int:  # type: ignore[override]
+        return self.equation.unknowns
+
     def forward(self, values: Leaves) -> tuple[list[Any], Template]:
         count = self.equation.unknowns
         return list(values[:count]), Template.flat_of(count)

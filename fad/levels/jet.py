@@ -22,6 +22,9 @@ def _scale_for(order: int) -> int:
 
     NOTE [scale of a series]
 
+        values = fad.derivatives(fnp.exp, 0.5, 40)  # 40! is no float32
+        assert all([abs(float(v) - 1.64872) < 1e-3 for v in values])
+
     The coefficients of ``x(t)`` are derivatives, divided by factorials, which leave the range of a dtype long
     before the derivatives do: that of 9 float16, that of 35 float32. Those of ``x(scale * t)`` are the
     derivatives times ``scale**k / k!``. With a scale near ``order! ** (1 / order)`` this is about 1 at the

@@ -74,7 +74,8 @@ def is_tracked(x: Operand, watermark: int = -1, taped: bool = True) -> bool:
 
 def _check_not_deriving(x: Tensor, what: str) -> None:
     """Refuse to read a value as a constant in a body from which a derivative is being derived."""
-    if any([t.level.deriving and (t.requires_grad or t.aux is not None) for t in layers(x)]):
+    tracked = [t for t in layers(x) if t.requires_grad or t.level.tangent(t) is not None]
+    if any([t.level.deriving for t in tracked]):
         raise TrackedValueError(f"{what} of a Tensor would lose its derivative")
 
 

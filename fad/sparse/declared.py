@@ -12,7 +12,8 @@ from fad.core.partition import HOLE
 from fad.core.types import Aval
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
-from fad.functions.rules import CallRules, LinearRules
+from fad.functions.rules import CallRules
+from fad.functions.transposed_rules import LinearRules
 from fad.functions.user_rules import UserRules
 from fad.sparse.given import Pairs, pairs_of
 

@@ -21,7 +21,7 @@ from fad.core.avals import struct_of
 from fad.core.dataflow import Dataflow
 from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
 from fad.core.jaxprs import is_ref, opened
-from fad.core.types import Aval, JaxEquation, JaxProgram
+from fad.core.types import Aval, JaxBody, JaxEquation, JaxProgram
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples
@@ -75,7 +75,7 @@ class _Entries(Dataflow[Value]):
     def constant(self, value: object) -> Value:
         return None, _constant(value)
 
-    def results(self, program: JaxProgram, given: Sequence[Value]) -> list[Value]:
+    def results(self, program: JaxProgram | JaxBody, given: Sequence[Value]) -> list[Value]:
         jaxpr = opened(program)
         if any([is_ref(v) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
             found = couples(jaxpr, [entries for entries, _ in given], (), self.width)

@@ -206,6 +206,9 @@ class Subject:
         if isinstance(error, RuleError) and "generate_vmap_rule is False" in text:
             raise NotChecked(text)
         rule = self.blame(error)
+        refused = re.search(r"has no (jvp|vjp) rule, and none can be derived from", text)
+        if refused:
+            law, rule = refused.group(1), self.rule(refused.group(1))
         named = re.search(rf"{re.escape(self.name)}\.(\w+)", text)
         argument = re.search(r"argument '\w+'", text)
         if isinstance(error, RuleError):

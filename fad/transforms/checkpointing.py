@@ -208,6 +208,7 @@ class CheckpointRules(CallRules):
     """
 
     separates_outputs = True
+    are_of_the_body = True
 
     def __init__(
         self,

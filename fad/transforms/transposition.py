@@ -5,6 +5,9 @@ NOTE [branches of which lanes take several]
 JAX's vmap of a ``cond`` runs each branch on all lanes of ``select_n(taken, stop_gradient(x), x)``: that is x,
 but nothing is pulled back from lanes that do not take the branch. JAX does not transpose ``stop_gradient``.
 Here such a one is replaced, before the program is transposed, by an identity whose transpose is zero.
+
+Under ``no_grad`` (NOTE [no_grad in traced code]) a value is computed whose derivative in reverse is zero: the
+transpose of a function that returns it would lack it. There it is replaced by what has no transpose.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ import jax
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import ClosedJaxpr, Zero, define_primitive, new_primitive
-from fad.core.jaxprs import bind_jaxpr, stops_of_untaken, with_programs
+from fad.core.jaxprs import bind_jaxpr, of_branches_not_taken, with_programs
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.types import Aval, JaxBody, Outputs, PyTree, Value
+from fad.core.unrecorded import unrecorded_p
 from fad.errors import ArgumentError, FadError, GradientError, StructureError, describe
+from fad.errors.advice import AS_RECORDED
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave, lower
 
@@ -76,10 +81,16 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     except (NotImplementedError, AssertionError, TypeError, ValueError) as error:
         if isinstance(error, FadError):
             raise
+        if "stop_gradient" in str(error):
+            advice = f"Compute what it detaches with recorded operations ({AS_RECORDED})"
+        else:
+            advice = (
+                "If it is, its transpose is the pullback at any point: write fad.vjp(f, *args)[1], which "
+                "conjugates complex cotangents"
+            )
         raise GradientError(
             f"linear_transpose: the function is not linear in its arguments, or not known to be ({error}). "
-            "If it is, its transpose is the pullback at any point: write fad.vjp(f, *args)[1], which "
-            "conjugates complex cotangents"
+            f"{advice}"
         ) from error
 
     def function(cotangent: PyTree) -> PyTree:
@@ -117,7 +128,7 @@ def _transposed(primitive: Primitive, count: int, structs: tuple[Aval, ...]) -> 
             return out if type(out) is tuple else (out,)
 
         program = jax.make_jaxpr(linear)(*structs)
-        run = bind_jaxpr(ClosedJaxpr(_with_untaken(program.jaxpr), program.consts))
+        run = bind_jaxpr(ClosedJaxpr(_transposable(program.jaxpr), program.consts))
         transposed = jax.linear_transpose(lambda *xs: tuple(run(*program.consts, *xs)), *structs)
         return transposed(tuple(cotangents))
 
@@ -138,14 +149,18 @@ define_primitive(
 )
 
 
-def _with_untaken(jaxpr: JaxBody) -> JaxBody:
-    """A program with `untaken_p` in the place of JAX's ``stop_gradient`` for branches that are not taken."""
-    untaken = stops_of_untaken(jaxpr)
+def _transposable(jaxpr: JaxBody) -> JaxBody:
+    """A program to transpose: `untaken_p` is in it for branches that are not taken, and what is not recorded
+    has no transpose.
+    """
+    not_taken = set(map(id, of_branches_not_taken(jaxpr)))
     eqns = []
     for eqn in jaxpr.eqns:
-        if id(eqn) in untaken:
+        if id(eqn) in not_taken:
             eqn = eqn.replace(primitive=untaken_p, params={})
+        elif eqn.primitive is unrecorded_p:
+            eqn = eqn.replace(params={"refuses": True})
         else:
-            eqn = with_programs(eqn, _with_untaken)
+            eqn = with_programs(eqn, _transposable)
         eqns.append(eqn)
     return jaxpr.replace(eqns=eqns)

@@ -29,6 +29,7 @@ def with_history(new: Value, old: Value) -> Any:
     if old.requires_grad:
         t._requires_grad = True
         t._node, t._output_nr = gradient_edge(old)
+    level.note_unrecorded(t)
     return t
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import fad
 from fad.core.avals import aval_of
-from fad.core.dependence import COMPUTED, READ, dependence_rows
+from fad.core.dependence import COMPUTED, DROPPED, READ, RECORDED, dependence_rows, flows
 from fad.core.unrecorded import unrecorded
 
 
@@ -74,6 +74,30 @@ def test_of_programs(name: str) -> None:
     assert list(dependence_rows(f, (True, True), avals, COMPUTED)) == expected
     masked = [(x, False) for x, _ in expected]
     assert list(dependence_rows(f, (True, False), avals, COMPUTED)) == masked
+
+
+def test_paths_that_end_are_followed_where_a_program_is_transposed() -> None:
+    avals = [aval_of(2.5), aval_of(3.0)]
+    given = (RECORDED, 0)
+    branch = lambda x: jax.lax.cond(x > 0.0, lambda x: 2.0 * x, lambda x: x, x)
+    programs: dict[str, tuple[Any, list[int]]] = {
+        "recorded": (lambda x, a: (x * a, a), [RECORDED, 0]),
+        "detached": (lambda x, a: (x - jax.lax.stop_gradient(2.0 * x), x), [3, RECORDED]),
+        "of another": (lambda x, a: x + jax.lax.stop_gradient(a), [RECORDED]),
+        "not recorded": (lambda x, a: jax.jit(unrecorded)(x) * a, [DROPPED]),
+        "a write": (lambda x, a: unrecorded(a, x), [DROPPED]),
+        "a mask": (lambda x, a: jnp.where(jax.lax.stop_gradient(x) > 0.0, x, 0.0), [RECORDED]),
+        "a loop": (
+            lambda x, a: jax.lax.fori_loop(
+                0, 2, lambda _, c: (jax.lax.stop_gradient(c[1]), c[0]), (a, x)
+            ),
+            [DROPPED, 3],
+        ),
+        "branches of lanes": (lambda x, a: jax.vmap(branch)(jnp.stack([x, x])), [RECORDED]),
+    }
+    for name, (f, expected) in programs.items():
+        assert flows(f, given, avals) == expected, name
+        assert not any(flows(f, (0, 0), avals))
 
 
 def test_what_a_derivative_compares_is_read() -> None:

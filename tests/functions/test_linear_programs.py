@@ -283,7 +283,7 @@ def test_a_rule_of_jax_that_calls_a_function():
 # What bodies do
 
 
-def test_a_body_that_writes_and_one_that_detaches_are_transposed_as_functions():
+def test_a_body_that_writes_is_transposed_as_a_function():
     def writes(x):
         y, c = fnp.zeros(3), fnp.ones(3)
         y[:] = x
@@ -292,12 +292,7 @@ def test_a_body_that_writes_and_one_that_detaches_are_transposed_as_functions():
         y *= c
         return y
 
-    def detaches(x):
-        with fad.no_grad():
-            return x + x.detach()
-
-    for body in (writes, detaches):
-        check(linear(body).apply, lambda x: 2.0 * x, X)
+    check(linear(writes).apply, lambda x: 2.0 * x, X)
 
 
 def test_a_body_that_calls_another_function():
@@ -334,10 +329,78 @@ def test_another_function_whose_body_leaves_jax_is_transposed_by_its_rule(body, 
     assert_close(fad.grad(cubes(F.apply))(X), 24.0 * X**2)
 
 
-def test_compiled_code_that_stops_gradients_in_a_body_is_an_error():
-    F = linear(lambda x: x + jax.lax.stop_gradient(x), compiled=True)
-    with pytest.raises(GradientError, match="makes a constant of what it is given"):
+def under_no_grad(x):
+    with fad.no_grad():
+        return 2.0 * x
+
+
+DROPPING = {
+    "detached": (lambda x: x + x.detach(), False, r"F is called on a tangent.*a detached value"),
+    "under no_grad": (under_no_grad, False, r"F is called on a tangent.*under no_grad"),
+    "compiled": (fad.jit(under_no_grad), False, r"F is called on a tangent.*under no_grad"),
+    "jax_rules": (lambda x: x + jax.lax.stop_gradient(x), True, "F is called on.*or detaches"),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_a_body_that_drops_a_part_of_its_result_is_an_error(name):
+    body, compiled, message = DROPPING[name]
+    F = linear(body, compiled)
+    assert_close(fad.jvp(F.apply, (X,), (X,))[1], 2.0 * X)
+    with pytest.raises(GradientError, match=message):
         fad.grad(cubes(F.apply))(X)
+    G = function(compiled, forward=body, jvp=lambda ctx, t: 2.0 * t)
+    F = function(compiled, forward=lambda x: 2.0 * x, jvp=lambda ctx, t: G.apply(t))
+    assert_close(fad.grad(cubes(F.apply))(X), 24.0 * X**2)
+
+
+def test_a_body_may_drop_what_is_not_in_its_result():
+    def body(x):
+        mask = fnp.ones_like(x.detach())
+        with fad.no_grad():
+            mask *= 2.0
+        return x * mask
+
+    check(linear(body).apply, lambda x: 2.0 * x, X)
+
+
+@STYLES
+def test_calls_on_leaves_of_the_rules_own_keep_their_rules(compiled):
+    def rule(ctx, t):
+        (x,) = ctx.saved_tensors
+        y = x.detach().requires_grad_()
+        (slope,) = fad.autograd.grad(G.apply(y).sum(), y)
+        (along,) = fad.autograd.grad((H.apply(y, t)).sum(), y, create_graph=True)
+        return slope * t + along
+
+    exp = jnp.exp if compiled else fnp.exp
+    G = function(compiled, forward=lambda x: exp(x), jvp=lambda ctx, t: 7.0 * t)
+    H = function(
+        compiled,
+        forward=lambda x, y: x * y,
+        setup_context=keep,
+        jvp=lambda ctx, s, t: 3.0 * (s * ctx.saved_tensors[1] + t * ctx.saved_tensors[0]),
+    )
+    F = function(forward=lambda x: 10.0 * x, setup_context=keep, jvp=rule)
+    assert_close(fad.jvp(F.apply, (X,), (X,))[1], 10.0 * X)
+    assert_close(fad.grad(lambda x: F.apply(x).sum())(X), jnp.full(3, 10.0))
+
+
+@STYLES
+def test_one_program_on_a_tangent_and_on_another_value(compiled):
+    G = function(compiled, forward=lambda x: x * x, setup_context=keep)
+    G.jvp = lambda ctx, t: 5.0 * ctx.saved_tensors[0] * t
+    L = linear(lambda x: 2.0 * x, compiled)
+    jit = jax.jit if compiled else fad.jit
+    g = jit(L.apply)
+    F = function(
+        compiled,
+        forward=lambda x, y: x * y,
+        setup_context=keep,
+        jvp=lambda ctx, s, t: g(ctx.saved_tensors[0]) * g(t),
+    )
+    slope = lambda x: fad.grad(lambda y: F.apply(x, y).sum())(jnp.ones(3)).sum()
+    assert_close(fad.grad(slope)(X), jnp.full(3, 4.0))
 
 
 @STYLES

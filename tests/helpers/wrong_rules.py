@@ -598,7 +598,7 @@ class PushedTwiceInBatches(Sine):
         return k * x_t * fnp.cos(ctx.saved_tensors[0])
 
 
-# Second derivatives and beyond
+# Derived rules, second derivatives and beyond
 
 
 @wrong(X, law="second order", rule="vjp", argument="argument 'x'")
@@ -608,13 +608,34 @@ class DetachedInVjp(Sine):
         return g * fnp.cos(ctx.saved_tensors[0].detach())
 
 
-@wrong(X, law="jvp", rule="jvp (derived from vjp)", argument="argument 'x'")
+@wrong(X, law="jvp", rule="jvp (derived from vjp)")
 class DetachedCotangent(Sine):
     """A derived jvp transposes the vjp, which needs the cotangent's part in the graph."""
 
     @staticmethod
     def vjp(ctx, g):
         return g.detach() * fnp.cos(ctx.saved_tensors[0])
+
+
+@wrong(X, law="jvp", rule="jvp (derived from vjp)")
+class UnrecordedInVjp(Sine):
+    @staticmethod
+    def vjp(ctx, g):
+        g = 1.0 * g
+        with fad.no_grad():
+            g *= fnp.cos(ctx.saved_tensors[0])
+        return g
+
+
+@wrong(X, law="vjp", rule="vjp (derived from jvp)")
+class UnrecordedInJvp(Sine):
+    vjp = None  # type: ignore[assignment]
+
+    @staticmethod
+    def jvp(ctx, x_t):
+        x_t = 1.0 * x_t
+        x_t.data *= fnp.cos(ctx.saved_tensors[0])
+        return x_t
 
 
 @wrong(X, law="second order", rule="vjp", argument="cotangent 0")

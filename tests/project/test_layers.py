@@ -43,8 +43,9 @@ ROOMS = {
     "nn": "*",
     "random": "",
     "scipy": "*",
-    "functions": """templates context definitions linear_programs rules derived_rules closures native
-        nodes calls check_results once_differentiable user_rules compiled_rules fast_calls function""",
+    "functions": """templates context definitions rules linear_programs transposed_rules derived_rules
+        closures native nodes calls check_results once_differentiable user_rules compiled_rules fast_calls
+        function""",
     "transforms": "backward *",
     "methods": "names in_place functions * install",
     "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings

@@ -181,6 +181,38 @@ def test_stop_gradient_elsewhere_is_refused_as_in_jax():
         fad.linear_transpose(lambda x: x + fad.stop_gradient(x), X)
 
 
+def written_under_no_grad(x):
+    y = 2.0 * x
+    with fad.no_grad():
+        y[:1] = 0.0
+    return y
+
+
+def test_what_is_not_recorded_has_no_transpose():
+    def computed(x):
+        with fad.no_grad():
+            y = 2.0 * x
+        return x + y
+
+    for f in (computed, written_under_no_grad, fad.jit(computed), fad.vmap(computed)):
+        with pytest.raises(
+            GradientError, match=r"under no_grad, .* \(fad.numpy.where\(mask, 0.0, g\)"
+        ):
+            fad.linear_transpose(f, X)
+
+    def beside(x, a):
+        with fad.no_grad():
+            assert (x * a).shape == (3,)
+            scale = 2.0 * a
+        return x * scale
+
+    a = jnp.array([1.0, 2.0, 3.0])
+    assert_close(fad.linear_transpose(lambda x: beside(x, a), X)(V)[0], 2.0 * a * V)
+    # In what it closes over, it is differentiated as ever.
+    pulled = lambda a: (fad.linear_transpose(lambda x: x * a + beside(x, a), X)(V)[0] * V).sum()
+    assert_close(fad.grad(pulled)(a), V * V)
+
+
 @pytest.mark.parametrize("library", [fad, jax])
 def test_a_call_of_a_function_is_transposed_as_its_body(library):
     for f in (lambda x: Branches.apply(x, P), library.vmap(lambda x: Branches.apply(x, 1.0))):
