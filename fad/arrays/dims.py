@@ -61,7 +61,11 @@ def all_if_empty(name: str, dims: Axes) -> Axes:
 
 
 def of_number(
-    function: Callable[..., PyTree], x: Any, args: Any, kwargs: Any, shape: tuple[int, ...] = ()
+    function: Callable[..., PyTree],
+    x: Array,
+    args: Sequence[PyTree],
+    kwargs: Mapping[str, PyTree],
+    shape: tuple[int, ...] = (),
 ) -> PyTree:
     """``function`` of an array without dimensions, which counts as having one."""
     out = function(jnp.reshape(x, 1), *args, **kwargs)
@@ -81,7 +85,7 @@ def along(
     """
     place = names.index("axis") - 1
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if not args and names[0] in kwargs:
             args = (kwargs.pop(names[0]),)
         if not args:

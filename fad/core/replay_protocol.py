@@ -85,11 +85,11 @@ class Deferred(Protocol):
         outs: list[Any],
         pull: Pull,
         *static: Hashable,
-        leaves: Sequence[Tensor] | None = None,
+        leaves: Sequence[Value] | None = None,
         cotangents: Sequence[Value] = (),
         values: bool = False,
         frees: bool = True,
-    ) -> tuple[Sequence[Tensor], Sequence[Any]] | None:
+    ) -> tuple[Sequence[Any], Sequence[Any]] | None:
         """Run the trace and ``pull(level, outs, variables, values, *cotangents)`` as one program; where it
         has segments, the backward pass of each is one more. None if there is no such program.
 

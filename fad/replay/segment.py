@@ -538,7 +538,7 @@ class Way:
     segments: list[tuple[Segment, Stretch]]
     leaves: list[Tensor]
 
-    def wanted(self, leaves: Sequence[Tensor] | None, frees: bool) -> Places | None:
+    def wanted(self, leaves: Sequence[Value] | None, frees: bool) -> Places | None:
         """The inputs of the stretch whose gradients are computed; None if those of ``leaves`` cannot be."""
         variables = self.stretch.variables
         if leaves is None:
@@ -553,17 +553,18 @@ class Way:
         return tuple([numbers[id(t)] for t in found])
 
     def gradients(
-        self, leaves: Sequence[Tensor] | None, wanted: Places, grads: Sequence[MaybeValue]
-    ) -> tuple[Sequence[Tensor], Sequence[MaybeValue]]:
+        self, leaves: Sequence[Value] | None, wanted: Places, grads: Sequence[MaybeValue]
+    ) -> tuple[Sequence[Any], Sequence[MaybeValue]]:
         """The ``leaves``, or all, and their gradients, from those of what is ``wanted`` of the stretch."""
+        own: list[Any]
         if self.segments:
-            leaves = self.leaves if leaves is None else leaves
+            own = self.leaves if leaves is None else list(leaves)
             arrived = {
                 e: g for e, g in zip(self.stretch.edges(), grads, strict=True) if g is not None
             }
             for segment, stretch in self.segments:
                 segment.send_back(stretch, arrived)
-            return leaves, [arrived.get(current_edge(t)) for t in leaves]
+            return own, [arrived.get(current_edge(t)) for t in own]
         own = [self.stretch.inputs[k].argument for k in wanted]
         if leaves is None or len(own) == len(leaves):
             return own, grads

@@ -524,11 +524,11 @@ class Trace:
         outs: list[Any],
         pull: Pull,
         *static: Hashable,
-        leaves: Sequence[Tensor] | None = None,
+        leaves: Sequence[Value] | None = None,
         cotangents: Sequence[Value] = (),
         values: bool = False,
         frees: bool = True,
-    ) -> tuple[Sequence[Tensor], Sequence[Any]] | None:
+    ) -> tuple[Sequence[Any], Sequence[Any]] | None:
         """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:
             if self.busy:

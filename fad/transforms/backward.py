@@ -97,8 +97,8 @@ def backward(
 def _of_trace(
     tensors: Sequence[Value],
     cotangents: Sequence[MaybeValue] | None,
-    inputs: Sequence[Any] | None = None,
-) -> tuple[Sequence[Any], Sequence[MaybeValue]] | None:
+    inputs: Sequence[Value] | None = None,
+) -> tuple[Sequence[Tensor], Sequence[MaybeValue]] | None:
     """Leaves of a deferred step, all or the ``inputs``, and their gradients, if its trace gives them.
 
     None if the step has to be recorded first, or if an input is no leaf of it.
@@ -106,7 +106,7 @@ def _of_trace(
     trace = state.trace
     if trace is None or not tensors:
         return None
-    cts: list[Any] = [_array_of(c) for c in cotangents or ()]
+    cts = [_array_of(c) for c in cotangents or ()]
     if cotangents is not None and len(cts) != len(tensors):
         return None  # an error
     for k, t in enumerate(tensors):
@@ -115,15 +115,17 @@ def _of_trace(
         if cotangents is None:
             fits = t.shape == () and jnp.issubdtype(t.dtype, jnp.floating)
         else:
-            fits = cts[k] is not None and (cts[k].shape, cts[k].dtype) == (t.shape, t.dtype)
+            c = cts[k]
+            fits = c is not None and (c.shape, c.dtype) == (t.shape, t.dtype)
         if not fits:
             return None
-    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=cts, values=True)
+    given = [c for c in cts if c is not None]
+    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=given, values=True)
 
 
-def _array_of(c: MaybeValue) -> Any:
+def _array_of(c: MaybeValue) -> MaybeValue:
     """The array of a cotangent; None where it has a history or a tangent, or is of no array."""
-    value: Any = only_value(c) if type(c) is Tensor else c
+    value: MaybeValue = only_value(c) if type(c) is Tensor else c
     return value if type(value) is array_type else None
 
 
