@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.arrays.torch_functions import dims_of, mask_of, text
+from fad.arrays.dims import dims_of, text
+from fad.arrays.torch_functions import mask_of
 from fad.core.types import DType, Number, PyTree
 from fad.errors import ArgumentError
 from fad.views.scatter_mul import combine_at
