@@ -9,13 +9,13 @@ Both are 2.0, as in PyTorch. With ``axis=``, and by position, they are NumPy's e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.types import ArrayFunction, Axes, PyTree, Value
+from fad.arrays.lists import Args, Kwargs
+from fad.core.types import Array, ArrayFunction, Axes, PyTree, Value
 
 # Functions of JAX that work along dimensions: with ``dim=`` or ``dims=``, a number has one.
 ALONG = frozenset(
@@ -61,7 +61,11 @@ def all_if_empty(name: str, dims: Axes) -> Axes:
 
 
 def of_number(
-    function: Callable[..., PyTree], x: Any, args: Any, kwargs: Any, shape: tuple[int, ...] = ()
+    function: Callable[..., PyTree],
+    x: Array,
+    args: Args,
+    kwargs: Kwargs,
+    shape: tuple[int, ...] = (),
 ) -> PyTree:
     """``function`` of an array without dimensions, which counts as having one."""
     out = function(jnp.reshape(x, 1), *args, **kwargs)
@@ -81,12 +85,12 @@ def along(
     """
     place = names.index("axis") - 1
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if not args and names[0] in kwargs:
             args = (kwargs.pop(names[0]),)
         if not args:
             return function(**kwargs)  # raises what is missing
-        x, *rest = args
+        x, rest = args[0], args[1:]
         dims = rest[place] if len(rest) > place else kwargs.get("axis")
         if not of_torch:
             _check_axis(max(np.ndim(x), "cum" in name), dims)

@@ -27,7 +27,7 @@ import numpy as np
 
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
-from fad.core.types import Array, DType, NumpyArray, Operand
+from fad.core.types import Array, Aval, DType, NumpyArray, Operand
 from fad.views.aliases import link_of
 from fad.views.chains import (
     Form,
@@ -149,15 +149,14 @@ def _decide(
     numbers = iter([np.zeros(s, np.int32)[()] for s in shapes])  # they only move a view
     with jax.ensure_compile_time_eval():
         addresses: Any = _numbered(shape)
-        kind: Any = jax.ShapeDtypeStruct(shape, dtype)
+        kind: Aval = jax.ShapeDtypeStruct(shape, dtype)
         for op, count in form:
             own = [next(numbers) for _ in range(count)]
-            before = addresses
-            addresses, kind = addresses_after(op, before, kind, own)
-            if addresses is None:  # the same bytes, read in another way
-                if not is_row_major(np.asarray(before)):
-                    return False
-                addresses = _numbered(kind.shape)
+            found, kind = addresses_after(op, addresses, kind, own)
+            if found is None and not is_row_major(np.asarray(addresses)):
+                return False
+            # None: the same bytes, read in another way.
+            addresses = _numbered(kind.shape) if found is None else found
         if primitive is not None:
             addresses = primitive.flat(addresses)
         return test(np.asarray(addresses))

@@ -63,7 +63,7 @@ class ViewOp:
     add: ArrayFunction | None = None
     selects: bool = True
     whole: bool = True
-    places: Callable[..., Any] | None = None
+    places: Callable[..., Array | None] | None = None
     pieces: int = 1
 
     def __post_init__(self) -> None:
@@ -155,8 +155,8 @@ def chain_forward(ops: Sequence[ViewOp], x: Array, numbers: Sequence[Sequence[Op
 
 
 def addresses_after(
-    op: ViewOp, addresses: Any, parent: Aval, numbers: Sequence[Operand]
-) -> tuple[Any, Aval]:
+    op: ViewOp, addresses: Array, parent: Aval, numbers: Sequence[Operand]
+) -> tuple[Array | None, Aval]:
     """Where the elements of a step's view are, and its shape and dtype; see NOTE [addresses].
 
     Arguments:
@@ -176,13 +176,14 @@ def addresses_after(
 
 
 def chain_addresses(
-    ops: Sequence[ViewOp], addresses: Any, parent: Aval, numbers: Sequence[Sequence[Operand]]
-) -> Any:
+    ops: Sequence[ViewOp], addresses: Array, parent: Aval, numbers: Sequence[Sequence[Operand]]
+) -> Array | None:
     """`addresses_after` all steps; None if they lead to no places."""
     for op, own in zip(ops, numbers, strict=True):
-        addresses, parent = addresses_after(op, addresses, parent, own)
-        if addresses is None:
+        found, parent = addresses_after(op, addresses, parent, own)
+        if found is None:
             return None
+        addresses = found
     return addresses
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from fad.core.jaxapi import parameters
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.primitive import Primitive
 from fad.core.tensor import bottom
-from fad.core.types import Array, DType, JaxBody, JaxEquation, Operand, Value
+from fad.core.types import Array, Aval, DType, JaxBody, JaxEquation, Operand, Value
 from fad.errors import ArgumentError
 from fad.views.chains import Step, ViewOp, Write, addresses_after, chain_addresses
 
@@ -140,14 +139,12 @@ def overlaps(chain: Sequence[Step], base: Value) -> bool:
     if any([isinstance(bottom(n), jax.core.Tracer) for own in numbers for n in own]):
         return chain[-1].op.write is Write.BROADCAST
     with jax.ensure_compile_time_eval():
-        places: Any = _numbered(base)
-        parent: Any = jax.ShapeDtypeStruct(base.shape, base.dtype)
+        places = _numbered(base)
+        parent: Aval = jax.ShapeDtypeStruct(base.shape, base.dtype)
         for step in chain:
-            before = places
             own = [bottom(n) for n in step.numbers]
-            places, parent = addresses_after(step.op, before, parent, own)
-            if places is None:  # of parts: they overlap if what they are of does
-                places = before
+            found, parent = addresses_after(step.op, places, parent, own)
+            if found is None:  # of parts: they overlap if what they are of does
                 break
-        places = np.asarray(places)
-    return bool(np.unique(places).size != places.size)
+            places = found
+        return bool(np.unique(places).size != places.size)
