@@ -91,7 +91,7 @@ def with_known_reducers(op: Op) -> Function:
 
 
 def with_padding(op: Op) -> Function:
-    """``pad``: a function as its mode returns the changed vector, as in JAX, or writes into it (NumPy)."""
+    """``pad``: a function as its mode returns a vector, as in JAX, or writes into it, as in NumPy."""
     ordinary = with_bodies(op)
 
     def function(

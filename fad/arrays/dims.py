@@ -9,13 +9,13 @@ Both are 2.0, as in PyTorch. With ``axis=``, and by position, they are NumPy's e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.types import ArrayFunction, Axes, PyTree, Value
+from fad.arrays.lists import Args, Kwargs
+from fad.core.types import Array, ArrayFunction, Axes, PyTree, Value
 
 # Functions of JAX that work along dimensions: with ``dim=`` or ``dims=``, a number has one.
 ALONG = frozenset(
@@ -63,8 +63,8 @@ def all_if_empty(name: str, dims: Axes) -> Axes:
 def of_number(
     function: Callable[..., PyTree],
     x: Array,
-    args: Sequence[PyTree],
-    kwargs: Mapping[str, PyTree],
+    args: Args,
+    kwargs: Kwargs,
     shape: tuple[int, ...] = (),
 ) -> PyTree:
     """``function`` of an array without dimensions, which counts as having one."""
@@ -90,7 +90,7 @@ def along(
             args = (kwargs.pop(names[0]),)
         if not args:
             return function(**kwargs)  # raises what is missing
-        x, *rest = args
+        x, rest = args[0], args[1:]
         dims = rest[place] if len(rest) > place else kwargs.get("axis")
         if not of_torch:
             _check_axis(max(np.ndim(x), "cum" in name), dims)

@@ -49,8 +49,8 @@ def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[...,
             dims = bound.arguments["dim"]
             dims_of(x, dims, name)
             bound.arguments["dim"] = all_if_empty(name, dims)
-        rest, kwargs = bound.args[1:], bound.kwargs
-        return function(x, *rest, **kwargs) if x.ndim else of_number(function, x, rest, kwargs)
+        args, kwargs = bound.args[1:], bound.kwargs
+        return function(x, *args, **kwargs) if x.ndim else of_number(function, x, args, kwargs)
 
     return call
 
