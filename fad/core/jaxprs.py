@@ -22,6 +22,7 @@ from fad.core.jaxapi import (
     evaluate_equation,
     has_rule_made_anew,
     is_tracing,
+    other_effects,
     programs,
     run_jaxpr,
     trace_context,
@@ -70,9 +71,20 @@ def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquat
     return eqn.replace(params={name: mapped(value) for name, value in eqn.params.items()})
 
 
+def has_own_rules(jaxpr: JaxBody) -> bool:
+    """Whether a program calls functions with derivatives of their own, which its equations do not show."""
+    return any(
+        [
+            eqn.primitive.name.startswith(("custom_jvp_call", "custom_vjp_call", "fad_call"))
+            or any(map(has_own_rules, inner_jaxprs(eqn)))
+            for eqn in jaxpr.eqns
+        ]
+    )
+
+
 def calls_host(jaxpr: JaxBody) -> bool:
     """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
-    return bool(jaxpr.effects) or any(
+    return other_effects(jaxpr) or any(
         [
             "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn)))
             for eqn in jaxpr.eqns

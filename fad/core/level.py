@@ -66,6 +66,8 @@ class ThreadState(threading.local):
     ``body``: the level of the innermost body of `jit` being traced; see NOTE [what compiled code captures].
     ``host``: in a body of `jit(hooks=True)`, what calls the host: see `fad.bridge.hooks_in_compiled_code`.
     ``outside_jax_trace``: while JAX traces a Function's body, the highest id of levels outside; else -1.
+    ``unreached``: the vmaps that the call which runs does not belong to, as far as it is known; see
+    `fad.levels.batch.bind_among_lanes`.
 
     Forward mode:
 
@@ -96,6 +98,7 @@ class ThreadState(threading.local):
     body: Level | None = None
     host: Any = None
     outside_jax_trace = -1
+    unreached: tuple[Level, ...] = ()
     tangents_off = -1
     batching: bool = False
 

@@ -80,6 +80,7 @@ class Primitive:
     tangents); else 0.
     ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
+    ``has_rules``: it calls functions with derivatives of their own, as far as has been seen among named axes.
     """
 
     __slots__ = (
@@ -100,6 +101,7 @@ class Primitive:
         "dependence",
         "flat",
         "fn",
+        "has_rules",
         "jit",
         "name",
         "paths",
@@ -134,7 +136,7 @@ class Primitive:
         self.planner = planner
         self.positions = positions
         self.jit = jit
-        self.calls_host = False
+        self.calls_host = self.has_rules = False
         self.paths = ""
         self.collective = collective
         self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures

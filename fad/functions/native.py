@@ -20,7 +20,7 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -29,15 +29,19 @@ import jax.numpy as jnp
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import (
     Zero,
+    axes_named,
+    axis_effects,
     define_primitive,
+    has_named_axes,
     instantiate_zeros,
     is_undefined_primal,
     new_primitive,
+    trace_context,
     varying_alike,
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import active, conjugate, select, spread
-from fad.core.types import Array, JaxEquation, JaxProgram, Operand
+from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
@@ -56,7 +60,7 @@ def is_traced(values: Sequence[object]) -> bool:
 def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     arrays = varying_alike([jnp.asarray(v) for v in values])
-    abstract = _abstract(rules, tuple(map(aval_of, arrays)))
+    abstract = _of_avals(list(map(aval_of, arrays)), rules)
     if abstract.drawing is not None:
         note_call(rules.name)
     return call_p.bind(*arrays, rules=rules), abstract.template
@@ -77,21 +81,27 @@ def _run(*values: Any, rules: CallRules) -> list[Array]:
 
 
 class _Abstract(NamedTuple):
-    """The avals and the structure of the outputs of a call; its body, if that draws random numbers."""
+    """The avals and the structure of the outputs of a call; its body, if that draws random numbers; and the
+    axes that it names.
+    """
 
-    avals: list[Any]
+    avals: list[Aval]
     template: Template
     drawing: JaxProgram | None
+    axes: frozenset[Hashable]
 
 
 @functools.lru_cache(maxsize=4096)
-def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
-    """What is known of a call before it runs."""
+def _abstract(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> _Abstract:
+    """What is known of a call before it runs; ``context`` is JAX's, and its named axes are part of it."""
     if isinstance(rules, DerivativeRules) and rules.is_linear:
         operands = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
-        return _Abstract(tangents, Template.flat_of(len(tangents)), None)
+        axes: frozenset[Hashable] = frozenset()
+        if has_named_axes():  # as far as it is known before it runs: those of the call
+            axes = _abstract(rules.base, avals[: len(rules.counts)], context).axes
+        return _Abstract(tangents, Template.flat_of(len(tangents)), None, axes)
     template: list[Template] = []
 
     def body(*values: Array) -> list[Array]:
@@ -103,13 +113,18 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
     drawing = closed if has_draws(closed.jaxpr) else None
-    return _Abstract(list(closed.out_avals), template[0], drawing)
+    axes = axes_named(closed) if has_named_axes() else frozenset()
+    return _Abstract(list(closed.out_avals), template[0], drawing, axes)
+
+
+def _of_avals(avals: Sequence[Aval], rules: CallRules) -> _Abstract:
+    return _abstract(rules, tuple(avals), trace_context())
 
 
 def _jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules
 ) -> tuple[list[Array], list[Any]]:
-    template = _abstract(rules, tuple(map(aval_of, primals))).template
+    template = _of_avals(list(map(aval_of, primals)), rules).template
     outs = call_p.bind(*primals, rules=rules)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
     differentiable = template.differentiable(outs)
@@ -165,7 +180,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
 def _batch(
     axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, rules: CallRules
 ) -> tuple[list[Array], Sequence[int | None]]:
-    if all([d is None for d in dims]):
+    if all([d is None for d in dims]) and not _names(axis_data.name, values, rules):
         outs = call_p.bind(*values, rules=rules)
         return outs, [None] * len(outs)
     randomness = "same" if state.batching else "error"
@@ -174,14 +189,30 @@ def _batch(
     return outs, [0] * len(outs)
 
 
+@functools.lru_cache(maxsize=1024)
+def _named(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> frozenset[Hashable]:
+    """The axes that a call names when it runs."""
+    if isinstance(rules, DerivativeRules):  # its rule may name others than the call
+        return axes_named(jax.make_jaxpr(functools.partial(_run, rules=rules))(*avals))
+    return _abstract(rules, avals, context).axes
+
+
+def _names(name: Hashable, values: Sequence[Array], rules: CallRules) -> bool:
+    """Whether a call names an axis."""
+    if not has_named_axes():
+        return False
+    return name in _named(rules, tuple(map(aval_of, values)), trace_context())
+
+
 def _drawing(eqn: JaxEquation) -> JaxProgram | None:
-    return _abstract(eqn.params["rules"], tuple([v.aval for v in eqn.invars])).drawing
+    return _of_avals([v.aval for v in eqn.invars], eqn.params["rules"]).drawing
 
 
 define_primitive(
     call_p,
     _run,
-    lambda *avals, rules: _abstract(rules, avals).avals,
+    lambda *avals, rules: _of_avals(avals, rules).avals,
+    effects=lambda *avals, rules: axis_effects(_of_avals(avals, rules).axes),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,
