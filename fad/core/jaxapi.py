@@ -65,9 +65,9 @@ def axis_environment() -> Hashable:
     return environment
 
 
-def has_named_axes() -> bool:
-    """Whether there are any."""
-    return bool(_trace_ctx.axis_env.axis_sizes)
+def axis_sizes() -> tuple[tuple[Hashable, int], ...]:
+    """Their names and sizes."""
+    return tuple(_trace_ctx.axis_env.axis_sizes.items())
 
 
 def axis_effects(names: Iterable[Hashable]) -> frozenset[object]:
@@ -88,7 +88,7 @@ def axes_named(program: types.JaxProgram | types.JaxBody) -> frozenset[Hashable]
 
     Not those of which it has read the size alone, which is a number in it.
     """
-    jaxpr: types.JaxBody = getattr(program, "jaxpr", program)
+    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
     names = {e.name for e in jaxpr.effects if isinstance(e, _NamedAxisEffect)}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in _WITHOUT_EFFECT:

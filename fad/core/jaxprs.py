@@ -71,15 +71,14 @@ def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquat
     return eqn.replace(params={name: mapped(value) for name, value in eqn.params.items()})
 
 
-def has_own_rules(jaxpr: JaxBody) -> bool:
-    """Whether a program calls functions with derivatives of their own, which its equations do not show."""
-    return any(
-        [
-            eqn.primitive.name.startswith(("custom_jvp_call", "custom_vjp_call", "fad_call"))
-            or any(map(has_own_rules, inner_jaxprs(eqn)))
-            for eqn in jaxpr.eqns
-        ]
-    )
+def calls_with_rules(jaxpr: JaxBody) -> frozenset[str]:
+    """The names of the primitives in a program that have derivatives of their own, which it does not show."""
+    found: set[str] = set()
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name.startswith(("custom_jvp_call", "custom_vjp_call", "fad_call")):
+            found.add(eqn.primitive.name)
+        found.update(*map(calls_with_rules, inner_jaxprs(eqn)))
+    return frozenset(found)
 
 
 def calls_host(jaxpr: JaxBody) -> bool:

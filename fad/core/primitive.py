@@ -80,7 +80,8 @@ class Primitive:
     tangents); else 0.
     ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
-    ``has_rules``: it calls functions with derivatives of their own, as far as has been seen among named axes.
+    ``calls``: of functions with derivatives of their own in it (`fad.core.jaxprs.calls_with_rules`), as far
+    as has been seen among named axes.
     """
 
     __slots__ = (
@@ -94,6 +95,7 @@ class Primitive:
         "_structures",
         "_tangents",
         "call",
+        "calls",
         "calls_host",
         "collective",
         "compiled",
@@ -101,7 +103,6 @@ class Primitive:
         "dependence",
         "flat",
         "fn",
-        "has_rules",
         "jit",
         "name",
         "paths",
@@ -136,7 +137,8 @@ class Primitive:
         self.planner = planner
         self.positions = positions
         self.jit = jit
-        self.calls_host = self.has_rules = False
+        self.calls_host = False
+        self.calls: frozenset[str] = frozenset()
         self.paths = ""
         self.collective = collective
         self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures

@@ -31,8 +31,9 @@ from fad.core.jaxapi import (
     Zero,
     axes_named,
     axis_effects,
+    axis_sizes,
     define_primitive,
-    has_named_axes,
+    extended_axes,
     instantiate_zeros,
     is_undefined_primal,
     new_primitive,
@@ -50,6 +51,8 @@ from fad.functions.templates import Template
 from fad.levels.randomness import has_draws, note_call
 
 call_p = new_primitive("fad_call", expensive=True)
+# The named axes around a call, and their sizes, which its body may read.
+Axes = tuple[tuple[Hashable, int], ...]
 
 
 def is_traced(values: Sequence[object]) -> bool:
@@ -60,10 +63,11 @@ def is_traced(values: Sequence[object]) -> bool:
 def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     arrays = varying_alike([jnp.asarray(v) for v in values])
-    abstract = _of_avals(list(map(aval_of, arrays)), rules)
+    axes = axis_sizes()
+    abstract = _of_avals(list(map(aval_of, arrays)), rules, axes)
     if abstract.drawing is not None:
         note_call(rules.name)
-    return call_p.bind(*arrays, rules=rules), abstract.template
+    return call_p.bind(*arrays, rules=rules, axes=axes), abstract.template
 
 
 def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
@@ -73,8 +77,9 @@ def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
     return [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)], template
 
 
-def _run(*values: Any, rules: CallRules) -> list[Array]:
-    arrays, _ = _body(rules, values)
+def _run(*values: Any, rules: CallRules, axes: Axes) -> list[Array]:
+    with extended_axes(axes):
+        arrays, _ = _body(rules, values)
     if is_traced(arrays) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
     return arrays
@@ -95,11 +100,11 @@ class _Abstract(NamedTuple):
 def _abstract(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> _Abstract:
     """What is known of a call before it runs; ``context`` is JAX's, and its named axes are part of it."""
     if isinstance(rules, DerivativeRules) and rules.is_linear:
-        operands = avals[len(rules.counts) : rules.known]
+        operands: Sequence[Any] = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
         axes: frozenset[Hashable] = frozenset()
-        if has_named_axes():  # as far as it is known before it runs: those of the call
+        if axis_sizes():  # as far as it is known before it runs: those of the call
             axes = _abstract(rules.base, avals[: len(rules.counts)], context).axes
         return _Abstract(tangents, Template.flat_of(len(tangents)), None, axes)
     template: list[Template] = []
@@ -113,19 +118,21 @@ def _abstract(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> _
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
     drawing = closed if has_draws(closed.jaxpr) else None
-    axes = axes_named(closed) if has_named_axes() else frozenset()
+    axes = axes_named(closed) if axis_sizes() else frozenset()
     return _Abstract(list(closed.out_avals), template[0], drawing, axes)
 
 
-def _of_avals(avals: Sequence[Aval], rules: CallRules) -> _Abstract:
-    return _abstract(rules, tuple(avals), trace_context())
+def _of_avals(avals: Sequence[Aval], rules: CallRules, axes: Axes) -> _Abstract:
+    """`_abstract`, among the named axes that were around the call when it was bound first."""
+    with extended_axes(axes):
+        return _abstract(rules, tuple(avals), trace_context())
 
 
 def _jvp(
-    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules
+    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules, axes: Axes
 ) -> tuple[list[Array], list[Any]]:
-    template = _of_avals(list(map(aval_of, primals)), rules).template
-    outs = call_p.bind(*primals, rules=rules)
+    template = _of_avals(list(map(aval_of, primals)), rules, axes).template
+    outs = call_p.bind(*primals, rules=rules, axes=axes)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
     differentiable = template.differentiable(outs)
     zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
@@ -133,11 +140,36 @@ def _jvp(
         return outs, zeros
     given = list(map(instantiate_zeros, select(mask, tangents)))
     linear = DerivativeRules(rules, mask, differentiable, template)
-    out_t = call_p.bind(*primals, *outs, *given, rules=linear)
+    out_t = call_p.bind(*primals, *outs, *given, rules=linear, axes=axes)
     return outs, spread(differentiable, out_t, zeros)
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> list[Any]:
+def _transpose(
+    cotangents: Sequence[object], *operands: Any, rules: CallRules, axes: Axes
+) -> list[object]:
+    around = axis_sizes()
+    outside = {axis for axis, _ in axes}.difference([axis for axis, _ in around])
+    with extended_axes(axes):
+        if outside:  # there the rule may read sizes, and name nothing
+
+            def arrays() -> list[Array]:
+                found = _transposed(cotangents, operands, rules)
+                return [g for g in found if isinstance(g, jax.Array)]
+
+            named = axes_named(jax.make_jaxpr(arrays)()) & outside
+            if named:
+                name = rules.name.removesuffix("_jvp")
+                raise NameError(
+                    f"unbound axis name: {', '.join(map(str, named))}. A rule of {name} names it, and its "
+                    "derivative is taken outside of that vmap, in whose lanes no argument differs: take the "
+                    "derivative inside, or name the axis in the function too"
+                )
+        return _transposed(cotangents, operands, rules)
+
+
+def _transposed(
+    cotangents: Sequence[object], operands: Sequence[Any], rules: CallRules
+) -> list[object]:
     """Of a derivative, the vjp rule; of another call, that of its body, as for JAX's ``custom_jvp``."""
     need = [is_undefined_primal(v) for v in operands]
     values = [None if n else v for v, n in zip(operands, need, strict=True)]
@@ -145,7 +177,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     while isinstance(base, BatchedRules):
         base = base.base
     if not isinstance(base, DerivativeRules) or not base.is_linear:
-        body, _ = active(functools.partial(_run, rules=rules), need, values)
+        body, _ = active(functools.partial(_run, rules=rules, axes=()), need, values)
         like = [struct_of(v.aval) for v in select(need, operands)]
         cts = [instantiate_zeros(c) for c in cotangents]
         try:
@@ -166,7 +198,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     with traced_by_jax(), noting_leaves() as leaves:
         saved = rules.setup(values, [None] * len(cts), Template.flat_of(len(cts)))
         grads = rules.pullback(saved, cts, need)
-    result: list[Any] = []
+    result: list[object] = []
     for v, g, n in zip(operands, grads, need, strict=True):
         if not n:
             result.append(None)
@@ -178,14 +210,20 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
 
 
 def _batch(
-    axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, rules: CallRules
+    axis_data: Any,
+    values: Sequence[Array],
+    dims: Sequence[int | None],
+    *,
+    rules: CallRules,
+    axes: Axes,
 ) -> tuple[list[Array], Sequence[int | None]]:
-    if all([d is None for d in dims]) and not _names(axis_data.name, values, rules):
-        outs = call_p.bind(*values, rules=rules)
+    if all([d is None for d in dims]) and not _names(axis_data.name, values, rules, axes):
+        outs = call_p.bind(*values, rules=rules, axes=axes)
         return outs, [None] * len(outs)
     randomness = "same" if state.batching else "error"
     batched = BatchedRules(rules, tuple(dims), axis_data.size, axis_data.name, randomness)
-    outs = call_p.bind(*values, rules=batched)
+    axes = tuple([axis for axis in axes if axis[0] != axis_data.name])  # its level has them
+    outs = call_p.bind(*values, rules=batched, axes=axes)
     return outs, [0] * len(outs)
 
 
@@ -193,26 +231,26 @@ def _batch(
 def _named(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> frozenset[Hashable]:
     """The axes that a call names when it runs."""
     if isinstance(rules, DerivativeRules):  # its rule may name others than the call
-        return axes_named(jax.make_jaxpr(functools.partial(_run, rules=rules))(*avals))
+        return axes_named(jax.make_jaxpr(functools.partial(_run, rules=rules, axes=()))(*avals))
     return _abstract(rules, avals, context).axes
 
 
-def _names(name: Hashable, values: Sequence[Array], rules: CallRules) -> bool:
+def _names(name: Hashable, values: Sequence[Array], rules: CallRules, axes: Axes) -> bool:
     """Whether a call names an axis."""
-    if not has_named_axes():
-        return False
-    return name in _named(rules, tuple(map(aval_of, values)), trace_context())
+    with extended_axes(axes):
+        known = any([name == axis for axis, _ in axis_sizes()])
+        return known and name in _named(rules, tuple(map(aval_of, values)), trace_context())
 
 
 def _drawing(eqn: JaxEquation) -> JaxProgram | None:
-    return _of_avals([v.aval for v in eqn.invars], eqn.params["rules"]).drawing
+    return _of_avals([v.aval for v in eqn.invars], **eqn.params).drawing
 
 
 define_primitive(
     call_p,
     _run,
-    lambda *avals, rules: _of_avals(avals, rules).avals,
-    effects=lambda *avals, rules: axis_effects(_of_avals(avals, rules).axes),
+    lambda *avals, **params: _of_avals(avals, **params).avals,
+    effects=lambda *avals, **params: axis_effects(_of_avals(avals, **params).axes),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

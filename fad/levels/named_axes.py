@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import axes_named, extended_axes, trace_context
-from fad.core.jaxprs import has_own_rules, trace
+from fad.core.jaxprs import calls_with_rules, trace
 from fad.core.level import bind, layers, state, traced_by_jax
 from fad.core.primitive import Primitive
 from fad.core.types import Array, ArrayFunction, Aval, Operand, Outputs
@@ -79,23 +79,25 @@ def bind_code(op: Primitive, args: Sequence[Operand]) -> Outputs:
     found = _found(op, axes, tuple(map(aval_of, args)), trace_context())
     if found.names:
         return bind_collective(op, args, found.names)
-    op.has_rules = op.has_rules or found.has_rules
+    op.calls |= found.calls
     return bind_program(op, args)
 
 
 def bind_program(op: Primitive, args: Sequence[Operand]) -> Outputs:
     """`bind` for a Primitive whose rules may name axes that it does not name itself.
 
-    They can where a derivative is taken inside of those vmaps, of what none of them differs in.
+    They can where a derivative is taken inside of those vmaps, of what none of them differs in. Functions
+    in it are traced again for that, so what is derived of the Primitive has to run where the axes are.
     """
-    levels = named_levels() if op.has_rules else {}
+    levels = named_levels() if op.calls or op.to_vjp is not op.flat else {}
     if not levels:
         return bind(op, args)
     axes = axes_of(levels)
     inside = [t.level for a in args for t in layers(a)]
     top = max([x.id for x in inside if not (x.maps or x.traces)], default=-1)
     lanes = [lanes_inside(level) for level in levels.values() if level.id < top]
-    return bind(_among(op, axes, len(lanes), op.collective), [*lanes, *args])
+    collective = op.collective or "fad_call" in op.calls
+    return bind(_among(op, axes, len(lanes), collective), [*lanes, *args])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -117,10 +119,10 @@ def _among(op: Primitive, axes: Axes, count: int, collective: bool) -> Primitive
 
 
 class _Naming(NamedTuple):
-    """Of a program: which axes it names, all of them if it reads a size; whether it has rules of its own."""
+    """Of a program: which axes it names, all of them if it reads a size; and see `Primitive.calls`."""
 
     names: frozenset[Hashable]
-    has_rules: bool
+    calls: frozenset[str]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -137,4 +139,4 @@ def _found(op: Primitive, axes: Axes, avals: tuple[Aval, ...], context: Hashable
                 trace(op.flat, structs)
         except NameError:
             names = every
-    return _Naming(names, op.to_vjp is not op.flat or has_own_rules(closed.jaxpr))
+    return _Naming(names, calls_with_rules(closed.jaxpr))

@@ -53,7 +53,7 @@ from fad.core import jaxapi, trees
 from fad.core.avals import aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.dependence import COMPUTED
-from fad.core.jaxprs import bind_jaxpr, calls_host, has_own_rules, jaxpr_key
+from fad.core.jaxprs import bind_jaxpr, calls_host, calls_with_rules, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, restores_modes, state
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
@@ -254,8 +254,7 @@ def stage(
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
     captured.update({id(tracer): number for tracer, number in level.given})
     consts = [captured.get(id(c), c) for c in closed.consts]
-    with jaxapi.extended_axes(axes):
-        check_draws(closed.jaxpr, [*consts, *operands])
+    check_draws(closed.jaxpr, [*consts, *operands])
     fixed: dict[int, np.ndarray] = {}
     if kept:
         for k, c in enumerate(consts):
@@ -270,7 +269,8 @@ def stage(
     # See NOTE [named axes]; what is kept finds them at each call.
     lanes = [(lanes_of if kept else lanes_inside)(named[axis]) for axis, _ in axes]
     primitive = _primitive_for(closed, name, axes, fixed, body)
-    primitive.has_rules = bool(named) and has_own_rules(closed.jaxpr)
+    if named:
+        primitive.calls = calls_with_rules(closed.jaxpr)
     rest = [c for k, c in enumerate(consts) if k not in fixed]
     return primitive, [*lanes, *rest, *operands], structure[0]
 

@@ -263,6 +263,33 @@ def test_a_rule_may_name_an_axis_that_its_function_does_not() -> None:
         assert_close(constant(f), constant(expected))
 
 
+def test_a_rule_names_no_axis_where_its_derivative_is_taken_outside() -> None:
+    _, made = summed_gradient()
+    outside = lambda lib, f: lib.grad(
+        lambda w: lib.vmap(lambda x: f(w) * x, axis_name="i")(X).sum()
+    )(2.0)
+    for lib, f in ((fad, made[1]), (fad, made[3]), (jax, made[0]), (jax, made[1])):
+        with pytest.raises(NameError, match="unbound axis name: i"):
+            outside(lib, f)
+    assert is_idle()
+
+
+def test_sizes_are_known_where_a_call_is_traced_again() -> None:
+    f = lambda x: x * lax.axis_size("i")
+    own = fad.custom_rules(lambda x: f(x))
+    for loop in (once("scan", own), fad.jit(own), fad.checkpoint(own)):
+        for x in (X, TWO):
+            for around in (
+                lambda lib, f: lib.vmap(lambda z: lib.grad(f)(2.0), axis_name="i")(x),
+                lambda lib, f: lib.grad(lambda x: lib.vmap(f, axis_name="i")(x).sum())(x),
+                lambda lib, f: lib.grad(
+                    lambda w: lib.vmap(lambda z: f(w) * z, axis_name="i")(x).sum()
+                )(2.0),
+            ):
+                assert_close(around(fad, loop), around(jax, f))
+                assert_close(around(jax, loop), around(jax, f))
+
+
 def test_calls_that_name_no_axis_are_shared_by_the_lanes() -> None:
     _, made = summed_gradient()
     for f in (fad.from_jax(jax.nn.relu), *made):
