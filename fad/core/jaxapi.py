@@ -83,19 +83,18 @@ def other_effects(program: types.JaxBody) -> bool:
 _WITHOUT_EFFECT = ("ppermute", "pbroadcast")  # JAX forgets it there
 
 
-def axes_named(program: types.JaxProgram | types.JaxBody) -> frozenset[Hashable]:
+def axes_named(jaxpr: types.JaxBody) -> frozenset[Hashable]:
     """The names of the axes around it that a program uses, as ``psum`` and ``axis_index`` do.
 
     Not those of which it has read the size alone, which is a number in it.
     """
-    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
     names = {e.name for e in jaxpr.effects if isinstance(e, _NamedAxisEffect)}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in _WITHOUT_EFFECT:
             found = eqn.params["axis_name"]
             names.update(found if isinstance(found, (tuple, list)) else (found,))
         for inner in programs(eqn):
-            names |= axes_named(inner)
+            names |= axes_named(getattr(inner, "jaxpr", inner))
     return frozenset(names)
 
 

@@ -118,7 +118,7 @@ def _abstract(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> _
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
     drawing = closed if has_draws(closed.jaxpr) else None
-    axes = axes_named(closed) if axis_sizes() else frozenset()
+    axes = axes_named(closed.jaxpr) if axis_sizes() else frozenset()
     return _Abstract(list(closed.out_avals), template[0], drawing, axes)
 
 
@@ -156,7 +156,7 @@ def _transpose(
                 found = _transposed(cotangents, operands, rules)
                 return [g for g in found if isinstance(g, jax.Array)]
 
-            named = axes_named(jax.make_jaxpr(arrays)()) & outside
+            named = axes_named(jax.make_jaxpr(arrays)().jaxpr) & outside
             if named:
                 name = rules.name.removesuffix("_jvp")
                 raise NameError(
@@ -231,7 +231,8 @@ def _batch(
 def _named(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> frozenset[Hashable]:
     """The axes that a call names when it runs."""
     if isinstance(rules, DerivativeRules):  # its rule may name others than the call
-        return axes_named(jax.make_jaxpr(functools.partial(_run, rules=rules, axes=()))(*avals))
+        closed = jax.make_jaxpr(functools.partial(_run, rules=rules, axes=()))(*avals)
+        return axes_named(closed.jaxpr)
     return _abstract(rules, avals, context).axes
 
 

@@ -372,7 +372,7 @@ def _results(equation: Equation, avals: tuple[Aval, ...]) -> Sequence[Aval]:
         LevelError: it names the axis of a vmap, whose lanes it would couple.
     """
     closed = jax.make_jaxpr(equation.program.flat)(*map(struct_of, avals))
-    if axes_named(closed):
+    if axes_named(closed.jaxpr):
         raise LevelError(
             f"{equation.name}: {equation.kind.name}(x, ...) names the axis of a vmap, as pmean and psum "
             "do, and each lane has an equation of its own: compute that outside, and pass it as an "

@@ -132,7 +132,7 @@ def _found(op: Primitive, axes: Axes, avals: tuple[Aval, ...], context: Hashable
     with traced_in(axes):
         closed, _ = trace(op.flat, structs)
     every = frozenset([name for name, _ in axes])
-    names = axes_named(closed) & every
+    names = axes_named(closed.jaxpr) & every
     if not names:
         try:
             with traced_by_jax():

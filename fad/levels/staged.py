@@ -264,7 +264,7 @@ def stage(
                     fixed[k] = np.array(c)
         body.note_constants([_bits(c) for c in fixed.values()])
         fixed = {k: c for at, (k, c) in enumerate(fixed.items()) if at not in body.constants}
-    uses = jaxapi.axes_named(closed)
+    uses = jaxapi.axes_named(closed.jaxpr)
     axes = tuple([axis for axis in axes if axis[0] in uses])
     # See NOTE [named axes]; what is kept finds them at each call.
     lanes = [(lanes_of if kept else lanes_inside)(named[axis]) for axis, _ in axes]
