@@ -35,7 +35,7 @@ from fad.core.borrowed import borrow
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import Binder, Number, PyTree
-from fad.levels.batch import bind_collective
+from fad.levels.named_axes import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
 from fad.views.inplace import write

@@ -9,12 +9,14 @@ from fad.bridge.signatures import Arguments
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache
 from fad.core.dependence import COMPUTED
-from fad.core.level import Level, bind, modes, state
+from fad.core.jaxapi import axis_environment
+from fad.core.level import Level, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
 from fad.functions.closures import leaves_of
+from fad.levels.named_axes import bind_code
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, leave
 from fad.views.pytree import flattening
@@ -54,7 +56,8 @@ def from_jax(
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         leaves, rest = arguments.split(args, kwargs)
-        primitive = primitives.get(rest)
+        key = (rest, axis_environment())
+        primitive = primitives.get(key)
         if primitive is None:
 
             def fn(*arrays: Array) -> Outputs:
@@ -66,9 +69,9 @@ def from_jax(
                 finally:
                     flattening.made = before
 
-            primitive = primitives.put(rest, Primitive(name, fn))
+            primitive = primitives.put(key, Primitive(name, fn))
             primitive.paths = COMPUTED
-        return primitive.unflatten(bind(primitive, leaves))
+        return primitive.unflatten(bind_code(primitive, leaves))
 
     return wrapped
 

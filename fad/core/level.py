@@ -68,6 +68,8 @@ class ThreadState(threading.local):
     ``outside_jax_trace``: while JAX traces a Function's body, the highest id of levels outside; else -1.
     ``pure``: in a function that is made pure (`functionalize`, and `to_jax` where JAX traces it) a level that
     stands for the call, and that no value belongs to; else None.
+    ``unreached``: the vmaps that the call which runs does not belong to, as far as it is known; see
+    `fad.levels.batch.bind_among_lanes`.
 
     Forward mode:
 
@@ -99,6 +101,7 @@ class ThreadState(threading.local):
     host: Any = None
     outside_jax_trace = -1
     pure: Level | None = None
+    unreached: tuple[Level, ...] = ()
     tangents_off = -1
     batching: bool = False
 

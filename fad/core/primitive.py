@@ -83,6 +83,8 @@ class Primitive:
     ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
     ``linear_versions``: what a rule that is transposed has in its place, see `fad.functions.linear_programs`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
+    ``calls``: of functions with derivatives of their own in it (`fad.core.jaxprs.calls_with_rules`), as far
+    as has been seen among named axes.
     """
 
     __slots__ = (
@@ -97,6 +99,7 @@ class Primitive:
         "_structures",
         "_tangents",
         "call",
+        "calls",
         "calls_host",
         "collective",
         "compiled",
@@ -140,6 +143,7 @@ class Primitive:
         self.positions = positions
         self.jit = jit
         self.calls_host = False
+        self.calls: frozenset[str] = frozenset()
         self.paths = ""
         self.collective = collective
         self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures

@@ -20,7 +20,7 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -29,15 +29,20 @@ import jax.numpy as jnp
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import (
     Zero,
+    axes_named,
+    axis_effects,
+    axis_sizes,
     define_primitive,
+    extended_axes,
     instantiate_zeros,
     is_undefined_primal,
     new_primitive,
+    trace_context,
     varying_alike,
 )
 from fad.core.level import state, traced_by_jax
 from fad.core.masked import active, conjugate, select, spread
-from fad.core.types import Array, JaxEquation, JaxProgram, Operand
+from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
@@ -46,6 +51,8 @@ from fad.functions.templates import Template
 from fad.levels.randomness import has_draws, note_call
 
 call_p = new_primitive("fad_call", expensive=True)
+# The named axes around a call, and their sizes, which its body may read.
+Axes = tuple[tuple[Hashable, int], ...]
 
 
 def is_traced(values: Sequence[object]) -> bool:
@@ -56,10 +63,11 @@ def is_traced(values: Sequence[object]) -> bool:
 def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     arrays = varying_alike([jnp.asarray(v) for v in values])
-    abstract = _abstract(rules, tuple(map(aval_of, arrays)))
+    axes = axis_sizes()
+    abstract = _of_avals(list(map(aval_of, arrays)), rules, axes)
     if abstract.drawing is not None:
         note_call(rules.name)
-    return call_p.bind(*arrays, rules=rules), abstract.template
+    return call_p.bind(*arrays, rules=rules, axes=axes), abstract.template
 
 
 def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
@@ -69,29 +77,36 @@ def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
     return [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)], template
 
 
-def _run(*values: Any, rules: CallRules) -> list[Array]:
-    arrays, _ = _body(rules, values)
+def _run(*values: Any, rules: CallRules, axes: Axes) -> list[Array]:
+    with extended_axes(axes):
+        arrays, _ = _body(rules, values)
     if is_traced(arrays) and not is_traced(values):
         raise closure_error(rules, None, is_tracer)
     return arrays
 
 
 class _Abstract(NamedTuple):
-    """The avals and the structure of the outputs of a call; its body, if that draws random numbers."""
+    """The avals and the structure of the outputs of a call; its body, if that draws random numbers; and the
+    axes that it names.
+    """
 
-    avals: list[Any]
+    avals: list[Aval]
     template: Template
     drawing: JaxProgram | None
+    axes: frozenset[Hashable]
 
 
 @functools.lru_cache(maxsize=4096)
-def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
-    """What is known of a call before it runs."""
+def _abstract(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> _Abstract:
+    """What is known of a call before it runs; ``context`` is JAX's, and its named axes are part of it."""
     if isinstance(rules, DerivativeRules) and rules.is_linear:
-        operands = avals[len(rules.counts) : rules.known]
+        operands: Sequence[Any] = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
-        return _Abstract(tangents, Template.flat_of(len(tangents)), None)
+        axes: frozenset[Hashable] = frozenset()
+        if axis_sizes():  # as far as it is known before it runs: those of the call
+            axes = _abstract(rules.base, avals[: len(rules.counts)], context).axes
+        return _Abstract(tangents, Template.flat_of(len(tangents)), None, axes)
     template: list[Template] = []
 
     def body(*values: Array) -> list[Array]:
@@ -103,14 +118,21 @@ def _abstract(rules: CallRules, avals: tuple[Any, ...]) -> _Abstract:
     if is_traced(closed.consts):
         raise closure_error(rules, None, is_tracer)
     drawing = closed if has_draws(closed.jaxpr) else None
-    return _Abstract(list(closed.out_avals), template[0], drawing)
+    axes = axes_named(closed.jaxpr) if axis_sizes() else frozenset()
+    return _Abstract(list(closed.out_avals), template[0], drawing, axes)
+
+
+def _of_avals(avals: Sequence[Aval], rules: CallRules, axes: Axes) -> _Abstract:
+    """`_abstract`, among the named axes that were around the call when it was bound first."""
+    with extended_axes(axes):
+        return _abstract(rules, tuple(avals), trace_context())
 
 
 def _jvp(
-    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules
+    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules, axes: Axes
 ) -> tuple[list[Array], list[Any]]:
-    template = _abstract(rules, tuple(map(aval_of, primals))).template
-    outs = call_p.bind(*primals, rules=rules)
+    template = _of_avals(list(map(aval_of, primals)), rules, axes).template
+    outs = call_p.bind(*primals, rules=rules, axes=axes)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
     differentiable = template.differentiable(outs)
     zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
@@ -118,11 +140,36 @@ def _jvp(
         return outs, zeros
     given = list(map(instantiate_zeros, select(mask, tangents)))
     linear = DerivativeRules(rules, mask, differentiable, template)
-    out_t = call_p.bind(*primals, *outs, *given, rules=linear)
+    out_t = call_p.bind(*primals, *outs, *given, rules=linear, axes=axes)
     return outs, spread(differentiable, out_t, zeros)
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> list[Any]:
+def _transpose(
+    cotangents: Sequence[object], *operands: Any, rules: CallRules, axes: Axes
+) -> list[object]:
+    around = axis_sizes()
+    outside = {axis for axis, _ in axes}.difference([axis for axis, _ in around])
+    with extended_axes(axes):
+        if outside:  # there the rule may read sizes, and name nothing
+
+            def arrays() -> list[Array]:
+                found = _transposed(cotangents, operands, rules)
+                return [g for g in found if isinstance(g, jax.Array)]
+
+            named = axes_named(jax.make_jaxpr(arrays)().jaxpr) & outside
+            if named:
+                name = rules.name.removesuffix("_jvp")
+                raise NameError(
+                    f"unbound axis name: {', '.join(map(str, named))}. A rule of {name} names it, and its "
+                    "derivative is taken outside of that vmap, in whose lanes no argument differs: take the "
+                    "derivative inside, or name the axis in the function too"
+                )
+        return _transposed(cotangents, operands, rules)
+
+
+def _transposed(
+    cotangents: Sequence[object], operands: Sequence[Any], rules: CallRules
+) -> list[object]:
     """Of a derivative, the vjp rule; of another call, that of its body, as for JAX's ``custom_jvp``."""
     need = [is_undefined_primal(v) for v in operands]
     values = [None if n else v for v, n in zip(operands, need, strict=True)]
@@ -130,7 +177,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     while isinstance(base, BatchedRules):
         base = base.base
     if not isinstance(base, DerivativeRules) or not base.is_linear:
-        body, _ = active(functools.partial(_run, rules=rules), need, values)
+        body, _ = active(functools.partial(_run, rules=rules, axes=()), need, values)
         like = [struct_of(v.aval) for v in select(need, operands)]
         cts = [instantiate_zeros(c) for c in cotangents]
         try:
@@ -151,7 +198,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     with traced_by_jax(), noting_leaves() as leaves:
         saved = rules.setup(values, [None] * len(cts), Template.flat_of(len(cts)))
         grads = rules.pullback(saved, cts, need)
-    result: list[Any] = []
+    result: list[object] = []
     for v, g, n in zip(operands, grads, need, strict=True):
         if not n:
             result.append(None)
@@ -163,25 +210,48 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
 
 
 def _batch(
-    axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, rules: CallRules
+    axis_data: Any,
+    values: Sequence[Array],
+    dims: Sequence[int | None],
+    *,
+    rules: CallRules,
+    axes: Axes,
 ) -> tuple[list[Array], Sequence[int | None]]:
-    if all([d is None for d in dims]):
-        outs = call_p.bind(*values, rules=rules)
+    if all([d is None for d in dims]) and not _names(axis_data.name, values, rules, axes):
+        outs = call_p.bind(*values, rules=rules, axes=axes)
         return outs, [None] * len(outs)
     randomness = "same" if state.batching else "error"
     batched = BatchedRules(rules, tuple(dims), axis_data.size, axis_data.name, randomness)
-    outs = call_p.bind(*values, rules=batched)
+    axes = tuple([axis for axis in axes if axis[0] != axis_data.name])  # its level has them
+    outs = call_p.bind(*values, rules=batched, axes=axes)
     return outs, [0] * len(outs)
 
 
+@functools.lru_cache(maxsize=1024)
+def _named(rules: CallRules, avals: tuple[Aval, ...], context: Hashable) -> frozenset[Hashable]:
+    """The axes that a call names when it runs."""
+    if isinstance(rules, DerivativeRules):  # its rule may name others than the call
+        closed = jax.make_jaxpr(functools.partial(_run, rules=rules, axes=()))(*avals)
+        return axes_named(closed.jaxpr)
+    return _abstract(rules, avals, context).axes
+
+
+def _names(name: Hashable, values: Sequence[Array], rules: CallRules, axes: Axes) -> bool:
+    """Whether a call names an axis."""
+    with extended_axes(axes):
+        known = any([name == axis for axis, _ in axis_sizes()])
+        return known and name in _named(rules, tuple(map(aval_of, values)), trace_context())
+
+
 def _drawing(eqn: JaxEquation) -> JaxProgram | None:
-    return _abstract(eqn.params["rules"], tuple([v.aval for v in eqn.invars])).drawing
+    return _of_avals([v.aval for v in eqn.invars], **eqn.params).drawing
 
 
 define_primitive(
     call_p,
     _run,
-    lambda *avals, rules: _abstract(rules, avals).avals,
+    lambda *avals, **params: _of_avals(avals, **params).avals,
+    effects=lambda *avals, **params: axis_effects(_of_avals(avals, **params).axes),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

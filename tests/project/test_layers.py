@@ -29,7 +29,7 @@ ROOMS = {
         replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly packing saved recorded_node
         saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
-    "levels": "jvp jet batch jacobian_rows row_rules laplacian randomness body_numbers staged",
+    "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
         unrecorded_writes inplace shapes_in_place copying""",
