@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fad.arrays.lists import Function
@@ -229,13 +230,18 @@ def _matrix_norm(
 # What users call
 
 
+def _is_array(order: PyTree) -> bool:
+    """Whether an order is none that can be used; JAX's error says so."""
+    return isinstance(order, (jax.Array, np.ndarray))
+
+
 def _of_vectors(vector_norm: Function) -> Function:
     def smooth(
         x: Array, /, *, axis: Axes = None, keepdims: bool = False, ord: PyTree = 2
     ) -> Outputs:
         function = functools.partial(vector_norm, axis=axis, keepdims=keepdims, ord=ord)
         x = jnp.asarray(x)
-        if not is_inexact(x.dtype) or isinstance(ord, str):
+        if not is_inexact(x.dtype) or isinstance(ord, str) or _is_array(ord):
             return function(x)
         return _vector_norm(function, x, ord, axis, keepdims)
 
@@ -246,7 +252,7 @@ def _of_matrices(matrix_norm: Function) -> Function:
     def smooth(x: Array, /, *, keepdims: bool = False, ord: PyTree = "fro") -> Outputs:
         function = functools.partial(matrix_norm, keepdims=keepdims, ord=ord)
         x = jnp.asarray(x)
-        if not is_inexact(x.dtype) or x.ndim < 2:
+        if not is_inexact(x.dtype) or x.ndim < 2 or _is_array(ord):
             return function(x)
         return _matrix_norm(function, x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
 
@@ -257,7 +263,7 @@ def _of_either(norm: Function) -> Function:
     def smooth(x: Array, ord: PyTree = None, axis: Axes = None, keepdims: bool = False) -> Outputs:
         function = functools.partial(norm, ord=ord, axis=axis, keepdims=keepdims)
         x = jnp.asarray(x)
-        if not is_inexact(x.dtype):
+        if not is_inexact(x.dtype) or _is_array(ord):
             return function(x)
         axes = all_axes(x.ndim, axis)
         if axis is None and ord is None:
