@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import evaluate_equation, parameters
-from fad.core.jaxprs import Literal, called, programs
+from fad.core.jaxapi import Literal, called, evaluate_equation, parameters, programs
 from fad.core.types import Array, Atom, JaxEquation, JaxProgram
 from fad.levels.jacobian_rows import (
     JacobianRows,
