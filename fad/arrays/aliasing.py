@@ -46,7 +46,14 @@ def _reshape(op: Op) -> Function:
 def _part(op: Op) -> Function:
     """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is this Tensor."""
     put, copy = _PUT_PART[op.name], op.function
-    parts = ViewOp(Primitive(op.name, op.jax_function), Write.FUNCTION, put, whole=False)
+    second = op.name == "imag"
+    parts = ViewOp(
+        Primitive(op.name, op.jax_function),
+        Write.FUNCTION,
+        put,
+        whole=False,
+        places=lambda addresses, _: 2 * addresses + second,
+    )
 
     def function(x: object, /) -> PyTree:
         if isinstance(x, Tensor):

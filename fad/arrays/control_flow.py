@@ -90,6 +90,25 @@ def with_known_reducers(op: Op) -> Function:
     return op.wrap(function)
 
 
+def with_padding(op: Op) -> Function:
+    """``pad``: a function as its mode returns a vector, as in JAX, or writes into it, as in NumPy."""
+    ordinary = with_bodies(op)
+
+    def function(
+        array: PyTree, pad_width: PyTree, mode: PyTree = "constant", **kwargs: PyTree
+    ) -> PyTree:
+        if not _has_body(mode):
+            return ordinary(array, pad_width, mode, **kwargs)
+
+        def changed(vector: PyTree, *rest: PyTree) -> PyTree:
+            out = mode(vector, *rest)
+            return vector if out is None else out
+
+        return ordinary(array, pad_width, changed, **kwargs)
+
+    return op.wrap(function)
+
+
 def _number_of(x: PyTree) -> PyTree:
     """The number in an array without dimensions, where it is known and nothing depends on it; else ``x``."""
     x = outlived(x)
@@ -202,7 +221,8 @@ def maker(op: Op) -> Function:
     def function(*options: PyTree, **named: PyTree) -> PyTree:
         if first in named:
             options = (named.pop(first), *options)
-        body, options = options[0], options[1:]
+        given, options = options[0], options[1:]
+        body = _to_fad(given)
         model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:
@@ -215,7 +235,7 @@ def maker(op: Op) -> Function:
             def made(*args: PyTree, **kwargs: PyTree) -> PyTree:  # both steps as one staged call
                 return _staged(run, (body, (options, named), (args, kwargs)), {})
 
-            return functools.update_wrapper(made, body, updated=())
+            return functools.update_wrapper(made, given, updated=())
 
         made = method("__call__")
         if isinstance(model, jnp.ufunc):

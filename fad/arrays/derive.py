@@ -10,10 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays import numpy_functions, smooth_gamma, smooth_orders, special_cases
+from fad.arrays import (
+    numpy_functions,
+    smooth_deviations,
+    smooth_gamma,
+    smooth_norms,
+    smooth_orders,
+    special_cases,
+)
 from fad.arrays.aliasing import ALIASING
 from fad.arrays.arguments import ARRAY, STRUCTURE
-from fad.arrays.control_flow import maker, with_bodies, with_known_reducers
+from fad.arrays.control_flow import maker, with_bodies, with_known_reducers, with_padding
 from fad.arrays.lists import ONE, Function, Role, is_list
 from fad.arrays.operations import Op, copy_signature, fast_function
 from fad.arrays.results import FOLLOWS, KEYS, TENSORS, as_tensors, making_tensors
@@ -28,7 +35,7 @@ from fad.core.borrowed import borrow
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import Binder, Number, PyTree
-from fad.levels.batch import bind_collective
+from fad.levels.named_axes import bind_collective
 from fad.levels.randomness import bind_random
 from fad.tape.recorder import as_tensor
 from fad.views.inplace import write
@@ -45,10 +52,12 @@ _OWN: dict[str, dict[str, Function]] = {
 SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
     "jax.lax": {**IN_LAX, **smooth_gamma.IN_LAX, **smooth_orders.IN_LAX},
     "jax.nn": IN_NN,
-    "jax.numpy": {**IN_NUMPY, **smooth_orders.IN_NUMPY},
-    "jax.numpy.linalg": IN_LINALG,
+    "jax.numpy": {**IN_NUMPY, **smooth_deviations.IN_NUMPY, **smooth_orders.IN_NUMPY},
+    "jax.numpy.linalg": {**IN_LINALG, **smooth_norms.IN_LINALG},
+    "jax.scipy.cluster.vq": smooth_norms.IN_VQ,
     "jax.scipy.linalg": IN_LINALG,
     "jax.scipy.special": IN_SPECIAL,
+    "jax.scipy.stats": smooth_deviations.IN_STATS,
 }
 
 
@@ -345,4 +354,5 @@ _BY_NAME: dict[str, Callable[[Op], Function]] = {
     "jax.numpy.asarray": _same_tensor,
     "jax.numpy.from_dlpack": _from_dlpack,
     "jax.numpy.nan_to_num": _may_write,
+    "jax.numpy.pad": with_padding,
 }

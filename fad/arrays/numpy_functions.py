@@ -38,6 +38,14 @@ def einsum(*args: PyTree, optimize: PyTree = "auto", **kwargs: PyTree) -> Array:
     return jnp.einsum(*args, optimize=path, **kwargs)
 
 
+@functools.wraps(jnp.fromfunction)
+def fromfunction(
+    function: Function, shape: PyTree, *, dtype: DTypeLike = float, **kwargs: PyTree
+) -> PyTree:
+    """`jax.numpy.fromfunction`, with keywords that are the same at each index."""
+    return jnp.fromfunction(functools.partial(function, **kwargs), shape, dtype=dtype)
+
+
 @functools.wraps(jnp.gradient)
 def gradient(
     f: ArrayLike, *varargs: ArrayLike, axis: Axes = None, edge_order: int | None = None
@@ -247,6 +255,7 @@ def at_lists(function: Function) -> Function:
 OWN: dict[str, Function] = {
     "argpartition": argpartition,
     "einsum": einsum,
+    "fromfunction": fromfunction,
     "gradient": gradient,
     "histogram": _edges(_weighted(jnp.histogram)),
     "histogram2d": _weighted(jnp.histogram2d),

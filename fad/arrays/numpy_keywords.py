@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 # Function -> NumPy's keyword -> JAX's; "" is its first argument.
 _RENAMED: dict[str, dict[str, str]] = {
     "clip": {"a": "", "a_max": "max", "a_min": "min"},
+    "cov": {"correction": "ddof"},
     "matrix_rank": {"A": "M"},
+    "nanpercentile": {"interpolation": "method"},
+    "nanquantile": {"interpolation": "method"},
     "nanstd": {"correction": "ddof"},
     "nanvar": {"correction": "ddof"},
+    "percentile": {"interpolation": "method"},
+    "quantile": {"interpolation": "method"},
 }
 _LAYOUTS = ("A", "C", "F", "K", None)
 # Keyword -> its values that change nothing here.

@@ -25,7 +25,7 @@ import dataclasses
 import functools
 import operator
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -47,6 +47,7 @@ from fad.arrays.arguments import (
     unhashable_message,
 )
 from fad.arrays.call_notes import note_call
+from fad.arrays.dims import ALONG, along
 from fad.arrays.keywords import Form
 from fad.arrays.lists import Args, Kwargs, Role, is_list, with_arrays
 from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
@@ -131,9 +132,12 @@ def copy_signature(function: Any, jax_function: Any, name: str, where: str) -> A
 class Route:
     """How calls with the same argument types and keywords split into leaves and a key."""
 
-    def __init__(self, entries: list[Entry], values: Sequence[object]) -> None:
+    def __init__(
+        self, entries: list[Entry], values: Sequence[object], keyword: str | None = None
+    ) -> None:
         self.entries = [(position, role) for _, position, role in entries]
-        self.labels = tuple([label for label, _, _ in entries])
+        # What one call means by ``dim`` is not what another means by ``axis``.
+        self.labels = (keyword, *[label for label, _, _ in entries])
         leaves: list[int] = []
         statics: list[int] = []
         self.tuple = -1
@@ -254,7 +258,7 @@ class Op:
         if not (route.arrays or self.collective or any(map(is_array, leaves))):
             if any(map(_holds_tensor, values)):  # as a static argument: it has been read
                 return as_tensors(self._function(keys, len(args), tuple(kwargs), route)(*leaves))
-            out = self.jax_function(*args, **self.plan.renamed(kwargs))
+            out = self._for_keywords(kwargs)(*args, **self.plan.renamed(kwargs))
             return jax.block_until_ready(out) if any(map(is_foreign, values)) else out
         primitive = self.primitives.get(key)
         new = primitive is None
@@ -340,7 +344,7 @@ class Op:
             except Unhashable as error:
                 name, who = self.names_of(args, kwargs)[position], f"{self.where}.{self.name}"
                 raise TypeError(unhashable_message(who, name, error.value)) from None
-        return Route(entries, values)
+        return Route(entries, values, self._dim_in(kwargs))
 
     def _not_static(self, args: PyTree, kwargs: PyTree, route: Route) -> TypeError:
         static = [i for i, role in route.entries if role == STATIC]
@@ -354,11 +358,26 @@ class Op:
         rest = [*names[count : count + 1], ""][:1]  # of a parameter that takes several
         return [*[*names[:count], *rest * len(args)][: len(args)], *kwargs]
 
+    def _dim_in(self, keywords: Container[str]) -> str | None:
+        """The keyword by which a call gives dimensions as PyTorch does, where that means more."""
+        if self.name in ALONG:
+            for name in ("dim", "dims"):
+                if name in keywords and name in self.plan.aliases:
+                    return name
+        return None
+
+    def _for_keywords(self, keywords: Container[str]) -> Callable[..., PyTree]:
+        """The JAX function for a call with these keywords; see `fad.arrays.dims`."""
+        if self.name in ALONG and "axis" in self.plan.named:
+            of_torch = self._dim_in(keywords) is not None
+            return along(self.name, self.jax_function, self.plan.names, of_torch)
+        return self.jax_function
+
     def _function(
         self, keys: tuple[Hashable, ...], count: int, keywords: tuple[str, ...], route: Route
     ) -> Callable[..., PyTree]:
         """The JAX function as a function of leaves alone."""
-        jax_function = self.jax_function
+        jax_function = self._for_keywords(keywords)
         positional = keys[:count]
         names = [keywords[i - count] for i, _ in route.entries[count:]]
         renamed = self.plan.renamed

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from fad.arrays.lists import Function
-from fad.core.types import Array, ArrayFunction, Operand, Outputs
+from fad.core.types import Array, ArrayFunction, Axes, Operand, Outputs
 
 
 def _has_tangent(tangent: Any) -> bool:
@@ -106,6 +106,17 @@ def for_complex(function: Function, *slopes: Function) -> Function:
     """`with_slopes`, where an argument is complex."""
     smooth = with_slopes(function, *slopes)
     return lambda *args: function(*args) if is_real(*args) else smooth(*args)
+
+
+def divisor(out: Array) -> Array:
+    """``out``, and where it is 0 a divisor by which quotients are 0."""
+    return jnp.where(out == 0, jnp.inf, out)
+
+
+def all_axes(ndim: int, axis: Axes) -> tuple[int, ...]:
+    """The axes of a reduction, counted from 0."""
+    axes = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return tuple([k % ndim for k in axes])
 
 
 def quotient(

@@ -240,23 +240,6 @@ def _ldexp(ldexp: Function) -> Function:
 # Reductions
 
 
-def _std(std: Function, valid: Function) -> Function:
-    """The deviation of one element is zero whatever it is."""
-
-    def smooth(
-        a: Array, axis: Axes = None, dtype: object = None, *rest: object, **options: PyTree
-    ) -> Outputs:
-        a = jnp.asarray(a)
-        where = options.get("where")
-        if not is_inexact(a.dtype):
-            return std(a, axis, dtype, *rest, **options)
-        counted = jnp.broadcast_to(valid(a) if where is None else valid(a) & where, a.shape)
-        one = jnp.sum(counted, axis, keepdims=True) == 1
-        return std(jnp.where(one, lax.stop_gradient(a), a), axis, dtype, *rest, **options)
-
-    return smooth
-
-
 def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
     """JAX's slope for the smaller argument is not zero where the greater one is infinite."""
 
@@ -372,10 +355,8 @@ IN_NUMPY: dict[str, Function] = {
     "ldexp": _ldexp,
     "logaddexp": _logaddexp,
     "logaddexp2": lambda f: _logaddexp(f, math.log(2)),
-    "nanstd": lambda f: _std(f, lambda a: ~jnp.isnan(a)),
     "sign": _sign,
     "sinc": lambda f: computed_as(f, lambda x: ratio_of_sine(np.pi * x)),
-    "std": lambda f: _std(f, lambda a: jnp.ones_like(a, bool)),
 }
 IN_LAX: dict[str, Function] = {
     **_INVERSE,

@@ -16,7 +16,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.core.types import ArrayFunction, Axes, DTypeLike, Value
+from fad.arrays import smooth_deviations
+from fad.arrays.dims import dims_of, text
+from fad.arrays.smooth_norms import matrix_norm, vector_norm
+from fad.core.types import ArrayFunction, Axes, DTypeLike
 from fad.errors import ArgumentError
 
 
@@ -32,27 +35,6 @@ class MinMax(NamedTuple):
 
     min: Any
     max: Any
-
-
-def text(x: Value) -> str:
-    """Dtype and shape of an array, for an error message."""
-    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
-
-
-def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
-    """The dimensions that ``dims`` names, counted from 0; all of them for None.
-
-    Raises:
-        IndexError: ``x`` does not have one of them.
-    """
-    if dims is None:
-        return tuple(range(x.ndim))
-    found = (dims,) if isinstance(dims, int) else tuple(dims)
-    count = max(x.ndim, 1)
-    for d in found:
-        if not -count <= d < count:
-            raise IndexError(f"{who}: dim {d} is out of range for {text(x)}")
-    return tuple([d % count for d in found])
 
 
 # Elementwise
@@ -199,8 +181,8 @@ def norm(
     x = x if dtype is None else x.astype(dtype)
     axes = dims_of(x, dim, "norm")
     if p == "nuc":
-        return jnp.linalg.matrix_norm(jnp.moveaxis(x, axes, (-2, -1)), ord="nuc", keepdims=keepdim)
-    return jnp.linalg.vector_norm(x, axis=axes, keepdims=keepdim, ord=2 if p == "fro" else p)  # type: ignore[arg-type]
+        return matrix_norm(jnp.moveaxis(x, axes, (-2, -1)), ord="nuc", keepdims=keepdim)
+    return vector_norm(x, axis=axes, keepdims=keepdim, ord=2 if p == "fro" else p)
 
 
 def renorm(x: Array, p: float, dim: int, maxnorm: ArrayLike) -> Array:
@@ -364,7 +346,10 @@ def _spread(f: ArrayFunction, what: str) -> ArrayFunction:
     return function
 
 
-std, var = _spread(jnp.std, "standard deviation"), _spread(jnp.var, "variance")
+std, var = (
+    _spread(smooth_deviations.std, "standard deviation"),
+    _spread(smooth_deviations.var, "variance"),
+)
 
 
 # Shapes: the results of these are views
@@ -396,8 +381,20 @@ def split(x: Array, split_size: int | Sequence[int], dim: int = 0) -> list[Array
 
 def squeeze(x: Array, dim: Axes = None) -> Array:
     """Without those of the dimensions ``dim`` that have length 1; of all if it is None."""
-    dims = dims_of(x, dim, "squeeze") if x.ndim else ()
-    return jnp.squeeze(x, tuple([d for d in dims if x.shape[d] == 1]))
+    dims = dims_of(x, dim, "squeeze")
+    return jnp.squeeze(x, tuple([d for d in dims if x.ndim and x.shape[d] == 1]))
+
+
+def movedim(x: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
+    """Dimensions at other places."""
+    moved = dims_of(x, source, "movedim"), dims_of(x, destination, "movedim")
+    return jnp.moveaxis(x, *moved) if x.ndim else x
+
+
+def swapdims(x: Array, dim0: int, dim1: int) -> Array:
+    """Two dimensions swapped."""
+    (dim0,), (dim1,) = dims_of(x, dim0, "swapdims"), dims_of(x, dim1, "swapdims")
+    return jnp.swapaxes(x, dim0, dim1) if x.ndim else x
 
 
 def flatten(x: Array, start_dim: int = 0, end_dim: int = -1) -> Array:

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.arrays.torch_functions import dims_of, mask_of, text
+from fad.arrays.dims import dims_of, text
+from fad.arrays.torch_functions import mask_of
 from fad.core.types import DType, Number, PyTree
 from fad.errors import ArgumentError
 from fad.views.scatter_mul import combine_at
@@ -127,7 +128,7 @@ def masked_select(x: Array, mask: Array) -> Array:
 
 def nonzero(x: Array, *, as_tuple: bool) -> Any:
     """Where the elements are not zero: an array for each dimension, or one row for each element."""
-    return jnp.nonzero(x) if as_tuple else jnp.argwhere(x)
+    return jnp.nonzero(jnp.atleast_1d(x)) if as_tuple else jnp.argwhere(x)
 
 
 def repeat_interleave(x: Array, repeats: int | Array, dim: int | None = None) -> Array:

@@ -7,7 +7,7 @@ import jax.scipy.linalg as jsl
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.arrays.torch_functions import text
+from fad.arrays.dims import text
 from fad.errors import ArgumentError
 
 

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
+from fad.arrays.dims import OF_NUMBERS, all_if_empty, dims_of, of_number
 from fad.arrays.keywords import Form
 from fad.arrays.operations import Op
 from fad.core.level import bind
@@ -28,28 +29,28 @@ from fad.views.make_view import view_binder
 VIEWS: dict[str, Write] = {
     "chunk": Write.INDICES,
     "flatten": Write.RESHAPE,
+    "movedim": Write.PERMUTE,
     "split": Write.INDICES,
     "squeeze": Write.RESHAPE,
+    "swapdims": Write.PERMUTE,
     "unflatten": Write.RESHAPE,
     "unfold": Write.BROADCAST,
 }
 
 
-# Those for which a number has one dimension.
-OF_NUMBERS = frozenset(
-    """aminmax cummax cummin index_add index_copy index_fill index_select kthvalue log_softmax logcumsumexp
-    logsumexp max median min mode msort nanmedian norm softmax sort std topk var""".split()
-)
-
-
-def _of_numbers_too(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """``function``, in which an array without dimensions counts as having one, as in PyTorch."""
+    parameters = inspect.signature(function)
 
     @functools.wraps(function)
     def call(x: Array, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        if x.ndim:
-            return function(x, *args, **kwargs)
-        return jax.tree.map(lambda o: o.reshape(()), function(x[None], *args, **kwargs))
+        bound = parameters.bind(x, *args, **kwargs)
+        if "dim" in bound.arguments:
+            dims = bound.arguments["dim"]
+            dims_of(x, dims, name)
+            bound.arguments["dim"] = all_if_empty(name, dims)
+        args, kwargs = bound.args[1:], bound.kwargs
+        return function(x, *args, **kwargs) if x.ndim else of_number(function, x, args, kwargs)
 
     return call
 
@@ -64,7 +65,7 @@ def __getattr__(name: str) -> Any:
             for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
                 function: Any = getattr(module, own, None)
                 if getattr(function, "__module__", None) == module.__name__:
-                    function = _of_numbers_too(function) if name in OF_NUMBERS else function
+                    function = _of_numbers_too(name, function) if name in OF_NUMBERS else function
                     test = has_strides if name == "flatten" else None
                     binder = view_binder(VIEWS[name], test) if name in VIEWS else bind
                     found = Op(name, "fad.Tensor", function, binder=binder).function

@@ -15,6 +15,7 @@ from fad.autograd import graph as graph
 from fad.autograd import profiler as profiler
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
+from fad.errors.missing_names import instead_in_autograd as _instead
 from fad.errors.suggestions import no_name_later as _no_name_later
 from fad.functions.function import Function as Function
 from fad.functions.once_differentiable import once_differentiable as once_differentiable
@@ -128,4 +129,4 @@ if not typing.TYPE_CHECKING:  # to a type checker a name that is not there is an
         """``gradcheck`` and ``gradgradcheck``, which are imported at first use: it takes time."""
         if name in ("gradcheck", "gradgradcheck"):
             return getattr(importlib.import_module("fad.testing"), name)
-        raise _no_name_later(__name__, name, lambda: "", lambda: __all__)
+        raise _no_name_later(__name__, name, lambda: _instead(name), lambda: __all__)

@@ -30,13 +30,14 @@ from fad.core import jaxapi, trees
 from fad.core.caches import Cache, Table
 from fad.core.collector import make_jit
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, flush, has_trace, state
+from fad.core.level import flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.partition import Rest
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
+from fad.levels.named_axes import bind_program
 from fad.levels.randomness import note_draw
 from fad.levels.staged import StagedLevel, in_body, stage
 from fad.tape.anomaly import compiled_call
@@ -270,7 +271,7 @@ class Compiled:
                 given = list(leaves)
                 for k in entry.changed:
                     given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
-            call, operands = bind, [entry.primitive, [*fixed, *given]]
+            call, operands = bind_program, [entry.primitive, [*fixed, *given]]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
         out = executed(call, operands) if self._hooks else call(*operands)

@@ -276,7 +276,11 @@ def _rules(primitive: Any) -> dict[str, Callable[..., Any]]:
 
 
 define_primitive(
-    _call_p, _run, lambda *_, fn, outs: _avals(outs), effects=_effects, **_rules(_call_p)
+    _call_p,
+    _run,
+    lambda *_, fn, outs: _avals(outs),
+    effects=lambda *_, **__: _effects(),
+    **_rules(_call_p),
 )
 define_primitive(
     _linear_p,

@@ -6,15 +6,17 @@ import functools
 from collections.abc import Callable, Sequence
 
 from fad.bridge.signatures import Arguments
-from fad.core import trees
+from fad.core import jaxapi, trees
 from fad.core.caches import Cache
 from fad.core.dependence import COMPUTED
-from fad.core.level import Level, bind
+from fad.core.jaxapi import axis_environment
+from fad.core.level import Level, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
 from fad.functions.closures import leaves_of
+from fad.levels.named_axes import bind_code
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, leave
 from fad.views.pytree import flattening
@@ -54,7 +56,8 @@ def from_jax(
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         leaves, rest = arguments.split(args, kwargs)
-        primitive = primitives.get(rest)
+        key = (rest, axis_environment())
+        primitive = primitives.get(key)
         if primitive is None:
 
             def fn(*arrays: Array) -> Outputs:
@@ -66,9 +69,9 @@ def from_jax(
                 finally:
                     flattening.made = before
 
-            primitive = primitives.put(rest, Primitive(name, fn, shared=True))
+            primitive = primitives.put(key, Primitive(name, fn, shared=True))
             primitive.paths = COMPUTED
-        return primitive.unflatten(bind(primitive, leaves))
+        return primitive.unflatten(bind_code(primitive, leaves))
 
     return wrapped
 
@@ -102,6 +105,7 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     Raises:
         LevelError: the result depends on a Tensor of a running fad transform that f closes over.
+        GradientError: JAX traces f, which calls ``backward()`` for a leaf from outside.
 
     >>> import fad, fad.numpy as fnp, jax
     >>> float(jax.jit(jax.grad(fad.to_jax(lambda x: x * fnp.cos(x))))(0.0))
@@ -112,12 +116,21 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        began = Level().id  # Tensors made in f have a later `born`
+        level = _ToJaxLevel()  # Tensors made in f have a `born` from its id on
         inside, inside_kwargs = enter((args, kwargs))
-        out = leave(f(*inside, **inside_kwargs), False)
-        return trees.map_leaves(lambda x: _bare(x, began), out)
+        with modes(pure=state.pure if jaxapi.at_top_level() else level):
+            out = leave(f(*inside, **inside_kwargs), False)
+        return trees.map_leaves(lambda x: _bare(x, level.id), out)
 
     return wrapped
+
+
+class _ToJaxLevel(Level):
+    """Stands for a call of a function that `to_jax` returned."""
+
+    __slots__ = ()
+
+    kind = "to_jax"
 
 
 def _bare(x: object, began: int) -> PyTree:

@@ -9,7 +9,7 @@ import jax
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
-from fad.levels.batch import batch_levels, lanes_among, lanes_of
+from fad.levels.batch import batch_levels, lanes_among, lanes_inside
 from fad.tape.recorder import ROOT
 from fad.views.addresses import is_contiguous
 
@@ -24,7 +24,7 @@ class Lanes:
 
     def find(self) -> Tensor:
         """The numbers of the lanes."""
-        return lanes_of(batch_levels()[self.number])
+        return lanes_inside(batch_levels()[self.number])
 
 
 class Live:

@@ -29,6 +29,7 @@ from fad.core.types import Operand, PyTree
 from fad.errors import describe
 from fad.levels.batch import batch_levels
 from fad.levels.body_numbers import code_of
+from fad.levels.named_axes import axes_of, named_levels
 from fad.levels.randomness import differs
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
@@ -44,15 +45,11 @@ def key_of(leaves: list[PyTree], rest: object) -> tuple[Hashable, ...]:
         rest,
         aval_key(leaves),
         places,
-        _named_axes(),
+        axes_of(named_levels()),
         _modes(),
         outside,
         jaxapi.trace_context(),
     )
-
-
-def _named_axes() -> tuple[Hashable, ...]:
-    return tuple([(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None])
 
 
 def lanes(leaves: Sequence[Operand]) -> tuple[Hashable, ...]:
@@ -79,7 +76,7 @@ def in_words(args: PyTree, kwargs: PyTree, draws: bool) -> dict[str, str]:
     return {
         **dict(zip(argument_names(args, kwargs), map(_leaf_in_words, leaves), strict=True)),
         "the structure of the arguments": str(structure),
-        "the named axes around the call": ", ".join(map(str, _named_axes())) or "none",
+        "the named axes around the call": ", ".join(map(str, axes_of(named_levels()))) or "none",
         "the vmaps around the call, for random draws": f"{lanes(leaves) if draws else ()}",
         "the grad mode": f"{(grads, inference)}",
         "hooks on saved values": f"{hooks}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -50,6 +50,52 @@ def outside_trace(outer: object) -> Iterator[object]:
     """A block that computes in the trace ``outer`` instead of the current one, which it yields."""
     with _take_current_trace() as trace, set_current_trace(outer):
         yield trace
+
+
+# Named axes
+
+# ``with extended_axes([(name, size)]):`` names of axes beside those that JAX knows already.
+extended_axes = private("jax._src.core.extend_axis_env_nd")
+_NamedAxisEffect = private("jax._src.core.NamedAxisEffect")
+
+
+def axis_environment() -> Hashable:
+    """The named axes that JAX knows in this thread, now, as a key of caches."""
+    environment: Hashable = _trace_ctx.axis_env
+    return environment
+
+
+def axis_sizes() -> tuple[tuple[Hashable, int], ...]:
+    """Their names and sizes."""
+    return tuple(_trace_ctx.axis_env.axis_sizes.items())
+
+
+def axis_effects(names: Iterable[Hashable]) -> frozenset[object]:
+    """The effects by which a program says that it names these axes."""
+    return frozenset([_NamedAxisEffect(name) for name in names])
+
+
+def other_effects(program: types.JaxBody) -> bool:
+    """Whether a program has effects beside those of the axes that it names."""
+    return any([not isinstance(e, _NamedAxisEffect) for e in program.effects])
+
+
+_WITHOUT_EFFECT = ("ppermute", "pbroadcast")  # JAX forgets it there
+
+
+def axes_named(jaxpr: types.JaxBody) -> frozenset[Hashable]:
+    """The names of the axes around it that a program uses, as ``psum`` and ``axis_index`` do.
+
+    Not those of which it has read the size alone, which is a number in it.
+    """
+    names = {e.name for e in jaxpr.effects if isinstance(e, _NamedAxisEffect)}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in _WITHOUT_EFFECT:
+            found = eqn.params["axis_name"]
+            names.update(found if isinstance(found, (tuple, list)) else (found,))
+        for inner in programs(eqn):
+            names |= axes_named(getattr(inner, "jaxpr", inner))
+    return frozenset(names)
 
 
 # Whether no transform of JAX is active, so that operations are executed at once.
@@ -109,7 +155,7 @@ def define_primitive(
     run: types.ArrayFunction,
     avals: Callable[..., object],
     *,
-    effects: Callable[[], object] | None = None,
+    effects: Callable[..., object] | None = None,
     jvp: Callable[..., object] | None = None,
     transpose: Callable[..., object] | None = None,
     batch: Callable[..., object] | None = None,
@@ -121,7 +167,7 @@ def define_primitive(
     Arguments:
         run: what it does with arrays and parameters.
         avals: the abstract results of abstract operands.
-        effects: what gives its effects, if it has some.
+        effects: its effects for abstract operands and parameters, if it has some.
         batch: the rule of vmap, which gets JAX's data of the axis first.
         traced: what it does in compiled code, if that is not ``run``.
         lowering: a lowering rule in JAX's form, in place of ``traced``.
@@ -130,7 +176,7 @@ def define_primitive(
     if effects is None:
         primitive.def_abstract_eval(avals)
     else:
-        primitive.def_effectful_abstract_eval(lambda *a, **p: (avals(*a, **p), effects()))
+        primitive.def_effectful_abstract_eval(lambda *a, **p: (avals(*a, **p), effects(*a, **p)))
     _register_lowering(primitive, lowering or _lower_fun(traced or run, multiple_results=True))
     for table, rule in ((_jvps, jvp), (_transposes, transpose), (_batchers, batch)):
         if rule is not None:

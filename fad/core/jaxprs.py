@@ -24,6 +24,7 @@ from fad.core.jaxapi import (
     has_own_rules,
     has_rule_made_anew,
     is_tracing,
+    other_effects,
     programs,
     run_jaxpr,
     telling_parameters,
@@ -98,9 +99,19 @@ def of_branches_not_taken(jaxpr: JaxBody) -> list[JaxEquation]:
     return list(filter(selects, found))
 
 
+def calls_with_rules(jaxpr: JaxBody) -> frozenset[str]:
+    """The names of the primitives in a program that have derivatives of their own, which it does not show."""
+    found: set[str] = set()
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name.startswith(("custom_jvp_call", "custom_vjp_call", "fad_call")):
+            found.add(eqn.primitive.name)
+        found.update(*map(calls_with_rules, inner_jaxprs(eqn)))
+    return frozenset(found)
+
+
 def calls_host(jaxpr: JaxBody) -> bool:
     """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
-    return bool(jaxpr.effects) or any(
+    return other_effects(jaxpr) or any(
         [
             "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn)))
             for eqn in jaxpr.eqns

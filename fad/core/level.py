@@ -66,6 +66,10 @@ class ThreadState(threading.local):
     ``body``: the level of the innermost body of `jit` being traced; see NOTE [what compiled code captures].
     ``host``: in a body of `jit(hooks=True)`, what calls the host: see `fad.bridge.hooks_in_compiled_code`.
     ``outside_jax_trace``: while JAX traces a Function's body, the highest id of levels outside; else -1.
+    ``pure``: in a function that is made pure (`functionalize`, and `to_jax` where JAX traces it) a level that
+    stands for the call, and that no value belongs to; else None.
+    ``unreached``: the vmaps that the call which runs does not belong to, as far as it is known; see
+    `fad.levels.batch.bind_among_lanes`.
 
     Forward mode:
 
@@ -96,6 +100,8 @@ class ThreadState(threading.local):
     body: Level | None = None
     host: Any = None
     outside_jax_trace = -1
+    pure: Level | None = None
+    unreached: tuple[Level, ...] = ()
     tangents_off = -1
     batching: bool = False
 
@@ -127,6 +133,8 @@ class Level(Observable):
     ``on_tape``; -1 where there are none.
     ``notes_captures``: the level notes which values from outside its operations use, and may replace
     them.
+    ``arguments``: the Tensors of levels below that are arguments of the function inside; see
+    `note_argument`.
 
     >>> import fad
     >>> class PrintLevel(fad.extend.Level):
@@ -138,7 +146,7 @@ class Level(Observable):
     negative
     """
 
-    __slots__ = ("_saved", "alive", "id")
+    __slots__ = ("_saved", "alive", "arguments", "id")
 
     kind = "level"
     runs_again = ""
@@ -154,6 +162,7 @@ class Level(Observable):
         self.id = next(_ids)
         tensors.latest_level = max(tensors.latest_level, self.id)
         self.alive = True
+        self.arguments: list[Tensor] = []
 
     def __repr__(self) -> str:
         return f"{self.kind} level {self.id}" + ("" if self.alive else " (finished)")
@@ -167,6 +176,7 @@ class Level(Observable):
 
     def __exit__(self, *exc: object) -> None:
         self.alive = False
+        self.arguments = []
         state.levels, state.watermark, state.base_watermark = self._saved
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
@@ -204,6 +214,11 @@ class Level(Observable):
 
     def check_has_value(self, t: Tensor, what: str = "") -> None:
         """Raise `HostValueError` where ``t`` has no single value that Python could read by ``what``."""
+
+    def note_argument(self, value: object) -> None:
+        """``value``, of a level below, is an argument of the function that runs at this level."""
+        if isinstance(value, Tensor):
+            self.arguments.append(value)
 
     def note_draw(self) -> None:
         """Random numbers are drawn while this level runs."""

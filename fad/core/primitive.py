@@ -90,6 +90,8 @@ class Primitive:
     ``linear_versions``: what a rule that is transposed has in its place (None: itself), see
         `fad.functions.linear_programs`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
+    ``calls``: of functions with derivatives of their own in it (`fad.core.jaxprs.calls_with_rules`), as far
+    as has been seen among named axes.
     """
 
     __slots__ = (
@@ -104,6 +106,7 @@ class Primitive:
         "_structures",
         "_tangents",
         "call",
+        "calls",
         "calls_host",
         "collective",
         "compiled",
@@ -149,6 +152,7 @@ class Primitive:
         self.positions = positions
         self.jit = jit
         self.calls_host = False
+        self.calls: frozenset[str] = frozenset()
         self.paths = ""
         self.collective = collective
         self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures

@@ -34,6 +34,14 @@ PRIVATE_NAMES: dict[str, tuple[str, str]] = {
         "the settings that a trace depends on, as a key of caches",
         "none: reading each of 46 settings takes 10 µs, not 0.1",
     ),
+    "jax._src.core.NamedAxisEffect": (
+        "which named axes a program uses",
+        "none: looking for the parameters of each primitive that can name an axis",
+    ),
+    "jax._src.core.extend_axis_env_nd": (
+        "tracing code that names axes of running vmaps",
+        "`jax.make_jaxpr` has `axis_env`; derivatives and other programs are traced by other functions",
+    ),
     "jax._src.core.mapped_aval": (
         "the shape and sharding of a value without its batch dimension",
         _IMPORT,

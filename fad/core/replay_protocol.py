@@ -23,7 +23,6 @@ slower. The core uses replay through this protocol alone. The call sites are:
   that the caller may donate (methods.values, views.pytree, bridge.compilation);
 * `Deferred.finish`: `transforms.reverse`, `jacobians` and `backward`, where gradients are computed;
 * `Deferred.close`: `RecordingLevel.__exit__`;
-* `backward`: `tape.engine`, for the backward pass of a recorded graph;
 * `fad.autograd.compiled`, for `cache_info`, `clear_cache` and `explain`.
 """
 
@@ -32,18 +31,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from fad.core.level import Level
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.tensor import Tensor
-from fad.core.types import JaxBody, MaybeValue, Operand, Operation, Outputs, PyTree, Value
+from fad.core.types import Operand, Operation, Outputs, PyTree, Value
 
-# An output of a node and its gradient; and several outputs.
-Sent: TypeAlias = tuple[tuple[Any, int], Value]
-Places: TypeAlias = Sequence[tuple[Any, int]]
-# From a level, the outputs, the inputs that require grad and their values, to results one level down.
-Pull = Callable[[Level, Sequence[Any], Sequence[Tensor], Sequence[Value]], list[Any]]
+# From a level, the outputs, the inputs that require grad, their values, and cotangents, to results one level
+# down.
+Pull = Callable[..., list[Any]]
 
 
 class Deferred(Protocol):
@@ -88,27 +85,28 @@ class Deferred(Protocol):
         outs: list[Any],
         pull: Pull,
         *static: Hashable,
-        leaves: Sequence[Tensor],
+        leaves: Sequence[Value] | None = None,
+        cotangents: Sequence[Value] = (),
         values: bool = False,
         frees: bool = True,
-    ) -> list[Value] | None:
-        """Run the trace and ``pull(level, outs, variables, values)`` as one program; None if there is
-        none.
+    ) -> tuple[Sequence[Any], Sequence[Any]] | None:
+        """Run the trace and ``pull(level, outs, variables, values, *cotangents)`` as one program; where it
+        has segments, the backward pass of each is one more. None if there is no such program.
 
         Arguments:
             outs: outputs of the function; nothing else refers to them, unless the function has stored
                 them outside of itself.
             pull: computes the results, one level down, from ``outs``, the inputs ``variables`` that
-                require grad, and the ``values`` of these one level down.
+                require grad, the ``values`` of these one level down, and the ``cotangents``. It gives a
+                gradient for each variable where it ``frees`` the graph, as one backward pass does.
             static: what ``pull`` depends on, besides its arguments; part of the key of the program.
-            leaves: the Tensors that the caller takes as the inputs that require grad; None if they are not
-                exactly these.
+            leaves: the leaves for which gradients are wanted; all by default.
             values: whether the values of ``outs`` are needed too.
             frees: whether the backward pass frees the graph.
-        """
 
-    def leaves(self) -> list[Tensor]:
-        """The inputs that require grad."""
+        Returns:
+            The leaves, and the results.
+        """
 
     def close(self) -> None:
         """At the exit of the level: give values to the outputs that are still referenced, drop the
@@ -129,13 +127,6 @@ class Replay(Protocol):
     def open_step(self, op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
         """Begin a trace of the eager tape with this operation; its outputs, or None if none was
         begun.
-        """
-
-    def backward(
-        self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
-    ) -> list[Sent] | None:
-        """A backward pass of a recorded graph in one program: pairs (edge, gradient); None if
-        there is none.
         """
 
     def cache_info(self) -> dict[str, int]:
@@ -162,11 +153,6 @@ class NoReplay:
         return None
 
     def open_step(self, op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
-        return None
-
-    def backward(
-        self, roots: Sequence[Sent], captures: Places | None, keep_graph: bool
-    ) -> list[Sent] | None:
         return None
 
     def cache_info(self) -> dict[str, int]:
@@ -197,21 +183,3 @@ def begin_trace(
 ) -> None:
     """Have the operations of ``function`` deferred at ``level``, which begins with ``inputs``, if it pays."""
     seam.replay.open(level, inputs, function)
-
-
-@dataclasses.dataclass(slots=True)
-class Part:
-    """How a node that is not of a Primitive takes part in a compiled backward pass.
-
-    ``key``: identifies the node's computation; equal keys, equal computations of the operands.
-    ``operands``: its values, arrays and Tensors.
-    ``pull``: traced; from operands, cotangents, and for each edge whether its gradient is needed, to
-    one gradient for each edge (None is zero). It refers to no values.
-    ``allows``: given the jaxpr of the whole pass, whether running that is equivalent to running the
-    node.
-    """
-
-    key: Hashable
-    operands: list[Operand]
-    pull: Callable[[Sequence[Operand], Sequence[MaybeValue], Sequence[bool]], Sequence[MaybeValue]]
-    allows: Callable[[JaxBody], bool]

@@ -300,22 +300,22 @@ def _square(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
 
 def _integer_pow(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     u, (n,) = inputs[0], parameters(eqn)
-    power: Series | None = None
-    factor, left = u, abs(n)
+    v: Series = evaluate_equation(eqn, [u[0]])
+    if n < 0:  # u v' = n v u'
+        for k in range(1, order + 1):
+            total: Coefficient = None
+            for j in range(1, k + 1):
+                total = plus(total, _times(_scaled((n * j - k + j) / k, u[j]), v[k - j]))
+            v.append(None if total is None else total / u[0])
+        return [v]
+    power: Series | None = None  # u[0] may be zero
+    factor, left = u, n
     while left:
         if left % 2:
             power = factor if power is None else _multiplied(power, factor)
         left //= 2
         factor = _multiplied(factor, factor) if left else factor
-    if power is None:
-        return [[jnp.ones_like(u[0]), *[None] * order]]
-    v: Series = [evaluate_equation(eqn, [u[0]])[0]]
-    if n > 0:
-        return [[*v, *power[1:]]]
-    for k in range(1, order + 1):
-        rest = _convolved([*v, None], power, k)
-        v.append(None if rest is None else -rest / power[0])
-    return [v]
+    return [[*v, *([None] * order if power is None else power[1:])]]
 
 
 def _sqrt(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:

@@ -54,7 +54,9 @@ class Meta:
     """What only few Tensors have: a gradient, hooks, in-place history, aliases.
 
     ``link`` says from which Tensor a view (or another alias) takes its value, see `fad.views`. ``of_leaf``:
-    it is what a leaf was before its shape was changed in place.
+    it is what a leaf was before its shape was changed in place. ``made_leaf``: the id of
+    the newest level when the user made it a leaf by ``requires_grad_``; -1 for a leaf of the eager tape that
+    has been one since its ``born``, and for arguments of transformed functions.
     """
 
     grad: Tensor | None = None
@@ -64,6 +66,7 @@ class Meta:
     retains_grad: bool = False
     inference: bool = False
     of_leaf: bool = False
+    made_leaf: int = -1
     name: str = ""
     storage: Storage = UNSHARED
     link: ViewLink | None = None
@@ -208,14 +211,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             meta.link.sync_history(self)
         if self._lazy is not None and self._requires_grad:
             self._lazy.trace.materialize()
-        return self._node_of_operation()
-
-    def _node_of_operation(self) -> GraphNode | None:
-        """The node; in place of one of a program that of its operation, see `fad.replay.program_node`."""
-        node, nr = self._node, self._output_nr  # which it may change
-        if node is not None and node.is_program:
-            place = node.edges_of_outputs()[nr]  # type: ignore[attr-defined]
-            self._node, self._output_nr = place
         return self._node
 
     @property
@@ -224,8 +219,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
-        if self._requires_grad and self._lazy is None:
-            self._node_of_operation()
         return self._output_nr
 
     @property
@@ -271,12 +264,12 @@ def version_of(t: Tensor) -> int:
     return 0 if t.meta is None else t.meta.storage.version
 
 
-def current_node(t: Tensor) -> GraphNode | None:
-    """`Tensor.node`, or the node of a program that stands for that of the operation."""
+def has_history(t: Tensor) -> bool:
+    """Whether ``t`` has a node, or will have one once its trace has run: whether it is no leaf."""
     meta = t.meta
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)
-    return t._node
+    return t._requires_grad and (t._lazy is not None or t._node is not None)
 
 
 def is_operand(x: object) -> bool:

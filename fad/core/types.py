@@ -98,16 +98,11 @@ class Expanding(Protocol):
 
 
 class GraphNode(Protocol):
-    """What the core reads of a node of the graph, which is a `fad.tape.graph.Node`.
-
-    ``is_program``: it is the node of a program, and stands for those of the operations of that.
-    """
+    """What the core reads of a node of the graph, which is a `fad.tape.graph.Node`."""
 
     has_parent: bool
     sequence_nr: int
 
-    @property
-    def is_program(self) -> bool: ...
     def name(self) -> str: ...
 
 

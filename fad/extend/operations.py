@@ -12,8 +12,9 @@ import jax
 from fad.bridge.signatures import OPERANDS
 from fad.core import trees
 from fad.core.caches import Cache
+from fad.core.jaxapi import axis_environment
 from fad.core.keys import exact
-from fad.core.level import bind, outlived
+from fad.core.level import outlived
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.rules import Rules
@@ -24,6 +25,7 @@ from fad.functions.check_results import pair
 from fad.functions.closures import closure_error_of, is_tracked
 from fad.functions.templates import Template
 from fad.levels.body_numbers import code_of
+from fad.levels.named_axes import bind_code
 from fad.tape.recorder import ROOT
 
 P = ParamSpec("P")
@@ -121,7 +123,8 @@ def operation(
                     "is static by keyword."
                 )
         try:
-            key = (rest, tuple([(name, exact(static[name])) for name in sorted(static)]))
+            named = tuple([(name, exact(static[name])) for name in sorted(static)])
+            key = (rest, named, axis_environment())
         except TypeError as error:
             raise TypeError(
                 f"{called}: keyword arguments are static and hashable: {error}"
@@ -129,7 +132,7 @@ def operation(
         primitive = primitives.get(key)
         if primitive is None:
             primitive = primitives.put(key, written.primitive(f, rest, static))
-        return primitive.unflatten(bind(primitive, [outlived(x) for x in leaves]))
+        return primitive.unflatten(bind_code(primitive, [outlived(x) for x in leaves]))
 
     run.primitives = primitives  # type: ignore[attr-defined]
     if not made_anew:

@@ -23,7 +23,7 @@ keeps on ctx is known once, there. Each level that the call came through transfo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -32,7 +32,7 @@ from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, bodies, constants, layers, state
 from fad.core.tensor import Tensor, bottom, version_of
-from fad.core.types import Dims, Operand, Value
+from fad.core.types import Dims, Operand, Outputs, Value
 from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice
@@ -197,21 +197,30 @@ class FunctionOp:
         valid = saved is not None and (saved.closed or numbers_suffice(primals))
         return FunctionOp(rules, given=saved if valid else None)
 
-    def batch(self, values: Values, dims: Dims, level: BatchLevel) -> tuple[Value, ...]:
-        """Outputs batched along dimension 0, by binding one level down."""
+    def batch(
+        self,
+        values: Values,
+        dims: Dims,
+        level: BatchLevel,
+        run: Callable[[FunctionOp, Values], Outputs] = bind,
+    ) -> tuple[Value, ...]:
+        """Outputs batched along dimension 0, by binding one level down, or by another way to ``run``."""
+        # The bodies run below this level, in one of their own: they draw random numbers and name
+        # axes there. A vmap inside of this one which they do not belong to is still around them.
+        before = state.levels
+        inside = [x for x in state.unreached if x.id > level.id]
+        hidden = level.axis_name in [getattr(x, "axis_name", None) for x in inside]
+        axis = None if hidden else level.axis_name
         rules = BatchedRules(
-            self.rules, dims, level.batch_size, level.axis_name, level.randomness, level.first
+            self.rules, dims, level.batch_size, axis, level.randomness, level.first
         )
         known = self.known
         if known is not None:
             known = [level.unwrap(_at_level(x, level), 0) for x in known[0]], known[1]
         inner = FunctionOp(rules, self.needs, known=known)
-        before = state.levels
-        # The bodies run below this level, in one of their own: they draw random numbers and name
-        # axes there.
-        state.levels = tuple([x for x in before if x.id < level.id])
+        state.levels = tuple([x for x in before if x.id < level.id or x in inside])
         try:
-            out: tuple[Value, ...] = bind(inner, values)
+            out: tuple[Value, ...] = run(inner, values)
         finally:
             state.levels = before
         saved = inner.ran.saved

@@ -127,16 +127,10 @@ def closure_error_of(
                     f"{called}, or use fad.stop_gradient({variable}) if no derivative is wanted."
                 )
     through = "" if reached is None else f"; it reached the output {describe(reached)}"
-    lanes = (
-        " (A body that draws random numbers or names the axis of a vmap needs an argument that this "
-        "vmap maps over.)"
-        if isinstance(reached, Tensor) and reached.level.maps
-        else ""
-    )
     return RuleError(
         f"{name} closes over a value{_where(reached)} that is not among its arguments, so its "
         f"derivative would be lost{through}. Pass the value as an argument of {called}, or use "
-        f"fad.stop_gradient on it if no derivative is wanted.{lanes}"
+        "fad.stop_gradient on it if no derivative is wanted."
     )
 
 

@@ -17,6 +17,7 @@ does not run again.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar
@@ -28,8 +29,7 @@ import numpy as np
 from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import x64_enabled
-from fad.core.level import bind
+from fad.core.jaxapi import trace_context
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Aval, Dims, Outputs, Value
@@ -38,6 +38,7 @@ from fad.functions.context import INERT, Notes, Ref, VmapInfo
 from fad.functions.rules import Directions, Grads, Needs, Outcome, Saved, Values
 from fad.functions.templates import Template
 from fad.functions.user_rules import UserRules
+from fad.levels.named_axes import axes_of, bind_code, named_levels, traced_in
 
 # What may stay on ctx from one trace to the next: it cannot refer to the trace.
 _CONSTANT = (Ref, type(None), *INERT, float, complex, np.ndarray, np.generic)
@@ -60,19 +61,19 @@ class JaxRules(UserRules):
         # One forward for all calls, whatever needs a gradient, unless the class says that it differs.
         needs = [False] * len(values) if self.cls._plain_forward else None
         bodies = self._bodies(values, needs)
-        return _listed(bind(bodies.forward, values)), bodies.template
+        return _listed(bind_code(bodies.forward, values)), bodies.template
 
     def run(self, values: Values, needs: Needs = None, with_setup: bool = True) -> Outcome:
         if needs is None:
             return (*self.forward(values), None)
         bodies = self._bodies(values, needs)
-        results = _listed(bind(bodies.run, values))
+        results = _listed(bind_code(bodies.run, values))
         outs, extras = results[: bodies.count], results[bodies.count :]
         return outs, bodies.template, bodies.saved(values, outs, extras, bodies)
 
     def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
         bodies = self._bodies(values, needs)
-        extras = _listed(bind(bodies.setup, [*values, *outs])) if bodies.extras else []
+        extras = _listed(bind_code(bodies.setup, [*values, *outs])) if bodies.extras else []
         return bodies.saved(values, outs, extras, bodies)
 
     def _bodies(self, values: Values, needs: Needs) -> _CompiledBodies:
@@ -91,10 +92,6 @@ class JaxRules(UserRules):
         if saved.notes.runs_again:
             return saved.at(values, outs, ())
         return UserRules.for_pullback(self, saved, values, outs)
-
-    def notes_key(self, saved: Saved) -> Hashable | None:
-        bodies: _CompiledBodies = saved.notes  # by identity
-        return bodies
 
     def _user_pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         need = tuple(map(bool, need))
@@ -132,10 +129,10 @@ class JaxRules(UserRules):
                 template[:] = [batched[1]]
                 return self.bare(batched[0])
 
-            jax.eval_shape(run, *map(aval_of, values))
+            _trace(run, list(map(aval_of, values)))
             found = plans.put(key, (_primitive(f"{self.name}_vmap", run), template[0]))
         primitive, out_template = found
-        return _listed(bind(primitive, values)), out_template
+        return _listed(bind_code(primitive, values)), out_template
 
     def bare(self, values: Values) -> list[Value]:
         """What a body returned, checked to be JAX arrays."""
@@ -167,7 +164,7 @@ class _CompiledBodies:
 
             return run
 
-        jax.eval_shape(body(True), *avals)
+        _trace(body(True), avals)
         (saved,) = found
         self.template = saved.template
         self._avals = saved.in_avals, saved.out_avals
@@ -223,7 +220,7 @@ class _CompiledBodies:
                 return found
 
             primitive = self._rules[key] = _primitive(f"{self.rules.name}_{rule}", compiled)
-        result: list[Any] = primitive.unflatten(bind(primitive, operands))
+        result: list[Any] = primitive.unflatten(bind_code(primitive, operands))
         return result
 
 
@@ -231,7 +228,15 @@ _primitive = functools.partial(Primitive, shared=True)  # of a body, which may b
 
 
 def _avals(values: Values) -> tuple[Hashable, ...]:
-    return (x64_enabled(), *map(aval_of, values))
+    """What the trace of a body depends on, beside its own values."""
+    return (trace_context(), axes_of(named_levels()), *map(aval_of, values))
+
+
+def _trace(body: Callable[..., list[Value]], avals: Sequence[Aval]) -> None:
+    """Run a body on tracers, where it may name the axes of the vmaps around it."""
+    axes = axes_of(named_levels())
+    with traced_in(axes) if axes else contextlib.nullcontext():
+        jax.eval_shape(body, *avals)
 
 
 def _listed(out: Outputs) -> list[Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fad.core.caches import Table
@@ -146,6 +146,7 @@ class Signature:
     vjp rule, "" for none; ``jvp``, ``jet``, ``vmap`` and
     ``sparsity``: whether there is one. ``is_fast``: calls may take
     the fast path (`fad.functions.fast_calls`); ``fast_rules``: the rules of such calls, once there was one.
+    ``asked``: see `fad.levels.batch.bind_among_lanes`.
     """
 
     def __init__(self, cls: FunctionClass) -> None:
@@ -172,6 +173,7 @@ class Signature:
         self.plain = len(parameters) if positional == len(parameters) else -1
         self.is_fast = bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
         self.fast_rules: UserRules | None = None
+        self.asked: set[Hashable] = set()
 
     def _takes_context(self, cls: FunctionClass, parameters: list[inspect.Parameter]) -> bool:
         """Whether the first of forward's parameters is the context.

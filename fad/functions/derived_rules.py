@@ -13,7 +13,7 @@ from fad.core.jaxapi import zeros
 from fad.core.level import bind, outlived, restores_modes
 from fad.core.masked import select, spread
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor
 from fad.core.types import Dims, MaybeValue, Value
 from fad.functions.context import VmapInfo
 from fad.functions.definitions import FunctionClass
@@ -309,4 +309,4 @@ def _sum_lanes(level: BatchLevel, g: Value) -> Value:
 
 def _batched(level: BatchLevel, x: MaybeValue, dim: int | None) -> MaybeValue:
     """``x``, which has the batch along ``dim``, as a value inside of ``level``."""
-    return x if x is None or dim is None else new_tensor(x, level, dim)
+    return x if x is None or dim is None else level.mapped(x, dim)

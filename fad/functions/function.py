@@ -11,7 +11,6 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.caches import Table
-from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import RuleError
@@ -31,6 +30,7 @@ from fad.functions.definitions import (
 from fad.functions.nodes import FunctionNode
 from fad.functions.templates import ARRAYS, SINGLE, Template, split
 from fad.functions.user_rules import UserRules
+from fad.levels.batch import bind_among_lanes
 from fad.views.inplace import overwrite_from
 from fad.views.make_view import attach_chain, attach_peer
 
@@ -188,8 +188,9 @@ class Function(metaclass=_FunctionType):
         arrays, template = split(bound, leaves)
         operands = [as_array(a) if isinstance(a, _HOST) else a for a in arrays]
         op = FunctionOp(kind(cls, signature, template, keywords))
-        outs = list(bind(op, operands))
-        return _result(cls.__name__, op.ran.template, outs, arrays)
+        outs, had = bind_among_lanes(op, operands, signature.asked)
+        arrays = arrays if had is operands else list(had)
+        return _result(cls.__name__, op.ran.template, list(outs), arrays)
 
 
 _NUMBERS = (*ARRAYS, float, complex)

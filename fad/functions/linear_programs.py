@@ -65,7 +65,9 @@ def _replaced(calls: Mapping[int, Mask], linear_call: LinearCall, jaxpr: JaxBody
     """A program in which these calls, by the ids of their equations, are linear in the masked inputs."""
     inside = functools.partial(_replaced, calls, linear_call)
     eqns = [
-        eqn.replace(params={"rules": linear_call(eqn.params["rules"], calls[id(eqn)])})
+        eqn.replace(
+            params={**eqn.params, "rules": linear_call(eqn.params["rules"], calls[id(eqn)])}
+        )
         if id(eqn) in calls
         else with_programs(eqn, inside)
         for eqn in jaxpr.eqns

@@ -20,7 +20,7 @@ Complex cotangents are conjugated on the way in and out: JAX transposes, a vjp r
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -30,11 +30,16 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Table
 from fad.core.jaxapi import (
     Zero,
+    axes_named,
+    axis_effects,
+    axis_sizes,
     define_primitive,
+    extended_axes,
     instantiate_zeros,
     is_undefined_primal,
     new_primitive,
     run_jaxpr,
+    trace_context,
     varying_alike,
 )
 from fad.core.level import state, traced_by_jax
@@ -50,6 +55,8 @@ from fad.levels.randomness import has_draws, note_call
 _Avals: TypeAlias = Sequence[Any]
 
 call_p = new_primitive("fad_call", expensive=True)
+# The named axes around a call, and their sizes, which its body may read.
+Axes = tuple[tuple[Hashable, int], ...]
 
 
 def is_traced(values: Sequence[object]) -> bool:
@@ -60,10 +67,11 @@ def is_traced(values: Sequence[object]) -> bool:
 def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Template]:
     """Bind a call of ``rules`` on arrays and tracers."""
     arrays = varying_alike([jnp.asarray(v) for v in values])
-    abstract = _abstract(rules, list(map(aval_of, arrays)))
+    axes = axis_sizes()
+    abstract = _of_avals(list(map(aval_of, arrays)), rules, axes)
     if abstract.drawing is not None:
         note_call(rules.name)
-    return call_p.bind(*arrays, rules=rules), abstract.template
+    return call_p.bind(*arrays, rules=rules, axes=axes), abstract.template
 
 
 def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
@@ -73,9 +81,10 @@ def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
     return [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)], template
 
 
-def _run(*values: Any, rules: CallRules) -> list[Array]:
+def _run(*values: Any, rules: CallRules, axes: Axes) -> list[Array]:
     try:
-        arrays, _ = _body(rules, values)
+        with extended_axes(axes):
+            arrays, _ = _body(rules, values)
     except jax.errors.UnexpectedTracerError as error:
         raise closure_error(rules, None, is_tracer) from error
     if is_traced(arrays) and not is_traced(values):
@@ -83,41 +92,54 @@ def _run(*values: Any, rules: CallRules) -> list[Array]:
     return arrays
 
 
-def _run_compiled(*values: Array, rules: CallRules) -> list[Array]:
+def _run_compiled(*values: Array, rules: CallRules, axes: Axes) -> list[Array]:
     """`_run`, in compiled code."""
-    closed, _ = _make_program(rules, list(map(aval_of, values)))
-    return run_jaxpr(closed, *values)
+    with extended_axes(axes):
+        closed, _ = _make_program(rules, list(map(aval_of, values)))
+        return run_jaxpr(closed, *values)
 
 
 class _Abstract(NamedTuple):
-    """The avals and the structure of the outputs of a call; its program, if that draws random numbers."""
+    """The avals and the structure of the outputs of a call; its program, if that draws random numbers; and
+    the axes that it names.
+    """
 
     avals: list[Aval]
     template: Template
     drawing: JaxProgram | None
+    axes: frozenset[Hashable]
 
 
 _of_others = Table(4096)
 
 
-def _abstract(rules: CallRules, avals: _Avals) -> _Abstract:
-    """What is known of a call before it runs, from a table that goes with the Function class."""
+def _table(rules: CallRules) -> Table:
+    """What is known of calls: it goes with the Function class, which may be made anew."""
     function = origin(rules).function
-    table = _of_others if function is None else function._plans
-    key = ("native", rules, tuple(avals))
+    return _of_others if function is None else function._plans
+
+
+def _abstract(rules: CallRules, avals: _Avals) -> _Abstract:
+    """What is known of a call before it runs, among the named axes here, which are part of JAX's context."""
+    table = _table(rules)
+    key = ("native", rules, tuple(avals), trace_context())
     found: _Abstract | None = table.get(key)
     return table.put(key, _make_abstract(rules, avals)) if found is None else found
 
 
 def _make_abstract(rules: CallRules, avals: _Avals) -> _Abstract:
     if isinstance(rules, DerivativeRules) and rules.is_linear:
-        operands = avals[len(rules.counts) : rules.known]
+        operands: Sequence[Any] = avals[len(rules.counts) : rules.known]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
-        return _Abstract(tangents, Template.flat_of(len(tangents)), None)
+        axes: frozenset[Hashable] = frozenset()
+        if axis_sizes():  # as far as it is known before it runs: those of the call
+            axes = _abstract(rules.base, avals[: len(rules.counts)]).axes
+        return _Abstract(tangents, Template.flat_of(len(tangents)), None, axes)
     closed, template = _make_program(rules, avals)
     drawing = closed if has_draws(closed.jaxpr) else None
-    return _Abstract(list(closed.out_avals), template, drawing)
+    axes = axes_named(closed.jaxpr) if axis_sizes() else frozenset()
+    return _Abstract(list(closed.out_avals), template, drawing, axes)
 
 
 def _make_program(rules: CallRules, avals: _Avals) -> tuple[JaxProgram, Template]:
@@ -135,11 +157,17 @@ def _make_program(rules: CallRules, avals: _Avals) -> tuple[JaxProgram, Template
     return closed, template[0]
 
 
+def _of_avals(avals: _Avals, rules: CallRules, axes: Axes) -> _Abstract:
+    """`_abstract`, among the named axes that were around the call when it was bound first."""
+    with extended_axes(axes):
+        return _abstract(rules, avals)
+
+
 def _jvp(
-    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules
+    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules, axes: Axes
 ) -> tuple[list[Array], list[Any]]:
-    template = _abstract(rules, list(map(aval_of, primals))).template
-    outs = call_p.bind(*primals, rules=rules)
+    template = _of_avals(list(map(aval_of, primals)), rules, axes).template
+    outs = call_p.bind(*primals, rules=rules, axes=axes)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
     differentiable = template.differentiable(outs)
     zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
@@ -147,11 +175,36 @@ def _jvp(
         return outs, zeros
     given = list(map(instantiate_zeros, select(mask, tangents)))
     linear = DerivativeRules(rules, mask, differentiable, template)
-    out_t = call_p.bind(*primals, *outs, *given, rules=linear)
+    out_t = call_p.bind(*primals, *outs, *given, rules=linear, axes=axes)
     return outs, spread(differentiable, out_t, zeros)
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> list[object]:
+def _transpose(
+    cotangents: Sequence[Any], *operands: Any, rules: CallRules, axes: Axes
+) -> list[object]:
+    around = axis_sizes()
+    outside = {axis for axis, _ in axes}.difference([axis for axis, _ in around])
+    with extended_axes(axes):
+        if outside:  # there the rule may read sizes, and name nothing
+
+            def arrays() -> list[Array]:
+                found = _transposed(cotangents, operands, rules)
+                return [g for g in found if isinstance(g, jax.Array)]
+
+            named = axes_named(jax.make_jaxpr(arrays)().jaxpr) & outside
+            if named:
+                name = rules.name.removesuffix("_jvp")
+                raise NameError(
+                    f"unbound axis name: {', '.join(map(str, named))}. A rule of {name} names it, and its "
+                    "derivative is taken outside of that vmap, in whose lanes no argument differs: take the "
+                    "derivative inside, or name the axis in the function too"
+                )
+        return _transposed(cotangents, operands, rules)
+
+
+def _transposed(
+    cotangents: Sequence[Any], operands: Sequence[Any], rules: CallRules
+) -> list[object]:
     """Of a derivative, the vjp rule; of another call, that of its body, as for JAX's ``custom_jvp``."""
     need = [is_undefined_primal(v) for v in operands]
     values = [None if n else v for v, n in zip(operands, need, strict=True)]
@@ -159,7 +212,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
     while isinstance(base, BatchedRules):
         base = base.base
     if not isinstance(base, DerivativeRules) or not base.is_linear:
-        body, _ = active(functools.partial(_run, rules=rules), need, values)
+        body, _ = active(functools.partial(_run, rules=rules, axes=()), need, values)
         like = [struct_of(v.aval) for v in select(need, operands)]
         cts = [instantiate_zeros(c) for c in cotangents]
         try:
@@ -192,29 +245,57 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, rules: CallRules) -> l
 
 
 def _batch(
-    axis_data: Any, values: Sequence[Array], dims: Sequence[int | None], *, rules: CallRules
+    axis_data: Any,
+    values: Sequence[Array],
+    dims: Sequence[int | None],
+    *,
+    rules: CallRules,
+    axes: Axes,
 ) -> tuple[list[Array], Sequence[int | None]]:
-    if all([d is None for d in dims]):
-        outs = call_p.bind(*values, rules=rules)
+    if all([d is None for d in dims]) and not _names(axis_data.name, values, rules, axes):
+        outs = call_p.bind(*values, rules=rules, axes=axes)
         return outs, [None] * len(outs)
     randomness = "same" if state.batching else "error"
     batched = BatchedRules(rules, tuple(dims), axis_data.size, axis_data.name, randomness)
-    outs = call_p.bind(*values, rules=batched)
+    axes = tuple([axis for axis in axes if axis[0] != axis_data.name])  # its level has them
+    outs = call_p.bind(*values, rules=batched, axes=axes)
     return outs, [0] * len(outs)
 
 
+def _named(rules: CallRules, avals: _Avals) -> frozenset[Hashable]:
+    """The axes that a call names when it runs."""
+    if not isinstance(rules, DerivativeRules):
+        return _abstract(rules, avals).axes
+    table = _table(rules)  # its rule may name others than the call
+    key = ("named", rules, tuple(avals), trace_context())
+    found: frozenset[Hashable] | None = table.get(key)
+    if found is not None:
+        return found
+    closed = jax.make_jaxpr(functools.partial(_run, rules=rules, axes=()))(*avals)
+    return table.put(key, axes_named(closed.jaxpr))
+
+
+def _names(name: Hashable, values: Sequence[Array], rules: CallRules, axes: Axes) -> bool:
+    """Whether a call names an axis."""
+    with extended_axes(axes):
+        known = any([name == axis for axis, _ in axis_sizes()])
+        return known and name in _named(rules, list(map(aval_of, values)))
+
+
 def _drawing(eqn: JaxEquation) -> JaxProgram | None:
-    return _abstract(eqn.params["rules"], [v.aval for v in eqn.invars]).drawing
+    return _of_avals([v.aval for v in eqn.invars], **eqn.params).drawing
 
 
 def _program(eqn: JaxEquation) -> JaxProgram:
-    return _make_program(eqn.params["rules"], [v.aval for v in eqn.invars])[0]
+    with extended_axes(eqn.params["axes"]):
+        return _make_program(eqn.params["rules"], [v.aval for v in eqn.invars])[0]
 
 
 define_primitive(
     call_p,
     _run,
-    lambda *avals, rules: _abstract(rules, avals).avals,
+    lambda *avals, **params: _of_avals(avals, **params).avals,
+    effects=lambda *avals, **params: axis_effects(_of_avals(avals, **params).axes),
     jvp=_jvp,
     transpose=_transpose,
     batch=_batch,

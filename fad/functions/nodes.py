@@ -9,21 +9,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fad.core.borrowed import as_array
-from fad.core.level import Level, outlived, traced_by_jax
-from fad.core.replay_protocol import Part
+from fad.core.level import Level, outlived
 from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue
-from fad.functions.closures import checked_arrays, noting_leaves, without_leaves
+from fad.functions.closures import noting_leaves, without_leaves
 from fad.functions.context import INPUT, OUTPUT, Context, Ref
 from fad.functions.definitions import FunctionClass
 from fad.functions.rules import CallRules, Grads, Saved, Values
-from fad.levels.randomness import has_draws
 from fad.tape.edges import InputMetadata
 from fad.tape.graph import Node, alias, gradient_edge
 from fad.tape.packing import PackedValue
 from fad.tape.recorder import ROOT
-from fad.tape.saved import raise_released, versions_of
+from fad.tape.saved import raise_released
 from fad.tape.saving_node import SavedTensor, SavingNode
 
 
@@ -172,35 +169,6 @@ class FunctionNode(SavingNode):
         """The ctx of the call, as the vjp rule gets it where the pass is recorded."""
         with self.lock:
             return self.rules.context(self._opened(True), self.mask)
-
-    def part(self) -> Part | None:
-        """Its `Part` of a compiled pass, where its rule is traceable."""
-        saved = self.saved
-        if saved is None or self.packed or self.extra is not None or not self.is_traceable:
-            return None
-        key = self.rules.notes_key(saved)
-        if key is None or self.written or versions_of(self.tensors) != self.versions:
-            return None
-        rules, mask, without = self.rules, self.mask, saved.at((), (), ())
-        slots = self.slots
-        counts = [[x is not None for x in xs] for xs in (saved.values, saved.outs, saved.extras)]
-
-        def pull(operands: Values, cotangents: Values, need: Sequence[bool]) -> Grads:
-            rest = iter(operands)
-            inner = without.at(*[[next(rest) if c else None for c in cs] for cs in counts])
-            wanted = [n and m for n, m in zip(need, mask, strict=True)]
-            with traced_by_jax():
-                grads = rules.pullback(inner, [cotangents[s] for s in slots], wanted)
-                return [
-                    None if g is None else as_array(checked_arrays(rules, [g])[0]) for g in grads
-                ]
-
-        return Part(
-            (rules, key, tuple(mask), *map(tuple, counts)),
-            [x for x in (*saved.values, *saved.outs, *saved.extras) if x is not None],
-            pull,
-            lambda jaxpr: not has_draws(jaxpr),  # each lane of a vmap may have to draw its own
-        )
 
     def _tracked(self, saved: Saved) -> Saved:
         """``saved``, whose inputs and outputs have their history, with that of other values."""

@@ -38,7 +38,7 @@ order 1 is a jvp rule. How rules are transposed is in `fad.functions.transposed_
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from fad.core.avals import aval_of
@@ -170,10 +170,6 @@ class CallRules:
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         """``saved`` for the call with these inputs and outputs, without what `pullback` does not read."""
         return saved.at(values, [None] * len(outs), saved.extras)
-
-    def notes_key(self, saved: Saved) -> Hashable | None:
-        """What `pullback` depends on beside the rules and the saved numbers; None if that is unknown."""
-        return None
 
     def saved_for_backward(self, saved: Saved) -> Sequence[object] | None:
         """What the call saved by ``ctx.save_for_backward``, a `Ref` for each array; None: unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -254,15 +254,6 @@ class UserRules(CallRules):
         if self.signature.vjp:
             notes = notes.without_forward()
         return saved.at(*notes.read(values, outs), ())
-
-    def notes_key(self, saved: Saved) -> Hashable | None:
-        notes: Notes | None = saved.notes
-        if notes is None or not all([x is None or type(x) is Ref for x in notes.leaves()]):
-            return None
-        if notes.saved_data or notes.attributes:
-            return None
-        avals = (*saved.in_avals, *saved.out_avals)
-        return notes.backward, notes.forward, notes.zeros_for_none, saved.template, avals
 
     def saved_for_backward(self, saved: Saved) -> Sequence[object] | None:
         notes = self.notes_of(saved)

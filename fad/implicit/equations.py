@@ -32,7 +32,7 @@ from fad.core import trees
 from fad.core.avals import aval_of, struct_of
 from fad.core.dependence import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import varying_axes, zeros
+from fad.core.jaxapi import axes_named, varying_axes, zeros
 from fad.core.level import bind, flush
 from fad.core.masked import conjugate, jvp_in, spread, vjp_in
 from fad.core.partition import partition
@@ -375,12 +375,8 @@ def _results(equation: Equation, avals: tuple[Aval, ...]) -> Sequence[Aval]:
     Raises:
         LevelError: it names the axis of a vmap, whose lanes it would couple.
     """
-    try:
-        closed = jax.make_jaxpr(equation.program.flat)(*map(struct_of, avals))
-        coupled = any(["Axis" in type(e).__name__ for e in closed.jaxpr.effects])
-    except NameError:  # the axis has no size here
-        coupled = True
-    if coupled:
+    closed = jax.make_jaxpr(equation.program.flat)(*map(struct_of, avals))
+    if axes_named(closed.jaxpr):
         raise LevelError(
             f"{equation.name}: {equation.kind.name}(x, ...) names the axis of a vmap, as pmean and psum "
             "do, and each lane has an equation of its own: compute that outside, and pass it as an "

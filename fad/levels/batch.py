@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.core.jaxapi import mapped_aval
-from fad.core.level import bind, map_tensors, state
+from fad.core.level import bind, layers, map_tensors, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, Aval, Operand, Operation, Outputs, Value
@@ -127,6 +127,11 @@ class BatchLevel(RecordingLevel):
             "the mapped function, which stacks it, rather than store it outside"
         )
 
+    def mapped(self, value: Value, dim: int) -> Tensor:
+        """An argument with the batch at ``dim``, a Tensor of this level."""
+        self.note_argument(value)
+        return new_tensor(value, self, dim)
+
     def unwrap(self, x: Value, out_dim: int | None, who: str = "vmap") -> Value:
         """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
         value: Value
@@ -189,22 +194,14 @@ def lanes_among(levels: Sequence[Any], x: Tensor) -> int | None:
     return next((k for k, level in enumerate(levels) if x is level.lanes), None)
 
 
-def bind_collective(op: Any, args: Sequence[Operand], axis_name: Hashable) -> Outputs:
-    """`bind` for a Primitive that names vmap axes, such as ``psum``.
-
-    Each running vmap of that name takes part even where no argument is batched over it: an operand
-    that belongs to its level, and is not read, brings the call there.
-    """
-    names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
-    levels = [x for x in batch_levels() if x.axis_name is not None and x.axis_name in names]
-    if not levels:
-        return bind(op, args)
-    lanes = [lanes_of(level) for level in levels]
-    return bind(_ignoring_first(op, len(lanes)), [*lanes, *args])
-
-
 def lanes_of(level: BatchLevel) -> Tensor:
-    """The number of each lane of ``level``; the same Tensor each time."""
+    """The number of each lane of ``level``; the same Tensor each time.
+
+    Raises:
+        LanesAsked: see `bind_among_lanes`.
+    """
+    if level in state.unreached:
+        raise LanesAsked(level)
     if level.lanes is None:
         with jax.ensure_compile_time_eval():  # it outlives whatever is being traced now
             numbers = level.first + jnp.arange(level.batch_size)
@@ -212,6 +209,68 @@ def lanes_of(level: BatchLevel) -> Tensor:
     return level.lanes
 
 
-@functools.lru_cache(maxsize=1024)
-def _ignoring_first(op: Primitive, count: int) -> Primitive:
-    return Primitive(op.name, lambda *values: op.flat(*values[count:]), jit=op.jit, collective=True)
+def lanes_inside(level: BatchLevel) -> Tensor:
+    """`lanes_of`, where what is computed with them belongs: in a body that is kept, if any."""
+    lanes, body = lanes_of(level), state.body
+    if body is None or body.id < level.id:
+        return lanes
+    return new_tensor(body.lower(lanes), body)  # type: ignore[attr-defined]  # a `StagedLevel`
+
+
+class LanesAsked(BaseException):
+    """The body of a call asks for the lanes of a vmap that no argument of the call belongs to."""
+
+    def __init__(self, level: BatchLevel) -> None:
+        super().__init__(level)
+        self.level = level
+
+
+_OF_LANES = Primitive("broadcast", lambda lanes, x: x)
+
+
+def bind_among_lanes(
+    op: Operation, args: Sequence[Operand], asked: set[Hashable]
+) -> tuple[Outputs, Sequence[Operand]]:
+    """`bind` for a call whose body may ask for the lanes of a vmap: to name its axis, or to draw by lane.
+
+    Where no argument belongs to such a vmap, the body would run outside of it. So it is stopped when it asks,
+    and runs again with the first argument given to all lanes.
+
+    Arguments:
+        asked: the names of the vmaps that calls with this body have asked for; they are not stopped again.
+
+    Returns:
+        What the call returns, and the arguments that it had.
+    """
+    apart = state.outside_jax_trace
+    levels = [
+        x for x in batch_levels() if x.id > apart and (x.axis_name is not None or x.draws.by_lane)
+    ]
+    if not levels:
+        return bind(op, args), args
+    given = {t.level for a in args for t in layers(a) if t.aux is not None}
+    missing = [x for x in levels if x not in given and x not in state.unreached]
+    known = [x for x in missing if x.axis_name in asked]
+    for level in known if args else ():
+        args = [bind(_OF_LANES, (lanes_inside(level), args[0])), *args[1:]]
+    run = bind if args else functools.partial(_without_operands, known)
+    missing = [x for x in missing if x not in known]
+    if not missing:
+        return run(op, args), args
+    try:
+        with modes(unreached=(*state.unreached, *missing)):
+            return run(op, args), args
+    except LanesAsked as found:
+        if found.level not in missing:
+            raise
+        asked.add(found.level.axis_name)
+    return bind_among_lanes(op, args, asked)
+
+
+def _without_operands(levels: Sequence[BatchLevel], op: Any, args: Sequence[Operand]) -> Outputs:
+    """`bind` for a call without arguments, at each of ``levels``."""
+    if not levels:
+        return bind(op, args)
+    *outer, level = levels
+    out = op.batch(args, (), level, functools.partial(_without_operands, outer))
+    return map_tensors(lambda o: new_tensor(o, level, 0), out)

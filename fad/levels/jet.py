@@ -17,20 +17,45 @@ from fad.core.types import Array, Aval, MaybeValue, Operand, Operation, Outputs,
 from fad.tape.recorder import RecordingLevel
 
 
+def _scale_for(order: int) -> int:
+    """The scale of series of this order.
+
+    NOTE [scale of a series]
+
+        values = fad.derivatives(fnp.exp, 0.5, 40)  # 40! is no float32
+        assert all([abs(float(v) - 1.64872) < 1e-3 for v in values])
+
+    The coefficients of ``x(t)`` are derivatives, divided by factorials, which leave the range of a dtype long
+    before the derivatives do: that of 9 float16, that of 35 float32. Those of ``x(scale * t)`` are the
+    derivatives times ``scale**k / k!``. With a scale near ``order! ** (1 / order)`` this is about 1 at the
+    last order. As a power of two it changes no digit. Arithmetic of series is the same for every scale.
+    """
+    if order < 8:
+        return 1
+    scale: int = 2 ** int(math.lgamma(order + 1) / order / math.log(2))
+    return scale
+
+
+def _ratio(a: int, b: int) -> float:
+    """``a / b``, infinite where no float is as large."""
+    return math.inf if a.bit_length() - b.bit_length() > 1022 else a / b
+
+
 class JetLevel(RecordingLevel):
     """Taylor mode: each Tensor has a primal (``value``), and a tuple of the next coefficients of its series
     (``aux``), as many as may not be zero, at most ``order``; None if it does not move.
 
-    Coefficients are those of `fad.core.series`: derivatives, divided by factorials.
+    Coefficients are those of `fad.core.series`: of ``x(scale * t)``, see NOTE [scale of a series].
     """
 
-    __slots__ = ("order",)
+    __slots__ = ("order", "scale")
 
     kind = "jet"
 
-    def __init__(self, order: int) -> None:
+    def __init__(self, order: int, scale: int | None = None) -> None:
         super().__init__()
         self.order = order
+        self.scale = _scale_for(order) if scale is None else scale
 
     def evaluate(self, op: Any, args: Sequence[Any]) -> Outputs:
         primals, series, differentiated = self.unwrapped(args)
@@ -59,22 +84,14 @@ class JetLevel(RecordingLevel):
 
     def _by_own_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Outputs:
         """By the jet rule of a Function, which takes and returns derivatives."""
-        factorials = [math.factorial(k) for k in range(self.order + 1)]
-        given = [
-            s and [scaled(c, factorials[k]) for k, c in enumerate(s[: self.order], 1)]
-            for s in series
-        ]
+        given = [s and self.derivatives(s[: self.order]) for s in series]
         outs, found = op.jet(primals, given, self.order)
-        return tuple(
-            [
-                self.curve(o, [scaled(t, 1 / factorials[k]) for k, t in enumerate(s or (), 1)])
-                for o, s in zip(outs, found, strict=True)
-            ]
-        )
+        pairs = zip(outs, found, strict=True)
+        return tuple([self.curve(o, self.coefficients(s or ())) for o, s in pairs])
 
     def _by_chain_rule(self, op: Operation, primals: list[Any], series: list[Any]) -> Outputs:
         """The derivative along the curve is that of ``op``, evaluated on series of one order less."""
-        with JetLevel(self.order - 1) as inner:
+        with JetLevel(self.order - 1, self.scale) as inner:
             at: list[Operand] = []
             velocities: list[MaybeValue] = []
             for p, s in zip(primals, series, strict=True):
@@ -111,7 +128,17 @@ class JetLevel(RecordingLevel):
         return 1 + int(layout)
 
     def settings(self) -> tuple[Hashable, ...]:
-        return (self.order,)
+        return (self.order, self.scale)
+
+    def derivatives(self, coefficients: Sequence[Value]) -> list[Value]:
+        """Coefficients from the first order on, as derivatives."""
+        factors = [_ratio(math.factorial(k), self.scale**k) for k in range(len(coefficients) + 1)]
+        return [scaled(c, factors[k]) for k, c in enumerate(coefficients, 1)]
+
+    def coefficients(self, derivatives: Sequence[Value]) -> list[Value]:
+        """`derivatives` undone."""
+        factors = [_ratio(self.scale**k, math.factorial(k)) for k in range(len(derivatives) + 1)]
+        return [scaled(d, factors[k]) for k, d in enumerate(derivatives, 1)]
 
     def curve(self, primal: Operand, coefficients: Sequence[Any]) -> Tensor:
         """A Tensor of this level."""

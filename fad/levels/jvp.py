@@ -50,7 +50,8 @@ class JvpLevel(RecordingLevel):
         return 2 if layout else 1
 
     def dual(self, primal: Operand, tangent: MaybeValue) -> Tensor:
-        """A Tensor of this level."""
+        """An argument, a Tensor of this level."""
+        self.note_argument(primal)
         return new_tensor(primal, self, tangent)
 
     def unpack(self, x: Operand) -> tuple[Any, Any]:

@@ -170,6 +170,7 @@ class LaplacianLevel(RecordingLevel):
 
     def coordinates(self, value: Array, first: int) -> Tensor:
         """A Tensor whose elements are the coordinates from number ``first`` on."""
+        self.note_argument(value)
         return self.with_derivatives(value, *([Coordinates(first)] if value.size else ()))
 
     def unpack(self, x: Operand) -> tuple[Any, ...]:

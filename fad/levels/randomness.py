@@ -30,10 +30,10 @@ from fad.core.jaxapi import convert_constvars_jaxpr, define_primitive, flag_of, 
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.level import Level, bind, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor
 from fad.core.types import JaxBody, JaxEquation, Operand, Operation, Outputs
 from fad.errors import LevelError
-from fad.levels.batch import BatchLevel, batch_levels, lanes_of
+from fad.levels.batch import BatchLevel, batch_levels, lanes_inside
 
 draw_p = new_primitive("fad_draw")  # gives its key back
 define_primitive(
@@ -69,7 +69,7 @@ def bind_random(op: Operation, args: Sequence[Operand]) -> Outputs:
     marked = state.outside_jax_trace >= 0
     for level in drawing_levels():
         if level.draws.by_lane:
-            key = bind(_FOLD_IN, (key, _lanes_inside(level)))
+            key = bind(_FOLD_IN, (key, lanes_inside(level)))
         elif level.draws.strict:
             own = differs(key, level)
             marked = marked or own is None
@@ -99,14 +99,6 @@ def note_call(name: str) -> None:
             "of a vmap with randomness='different' cannot reach it: draw outside of it, and pass the "
             "numbers in; or map over keys, vmap(f)(fad.random.split(key, n)), without that randomness."
         )
-
-
-def _lanes_inside(level: BatchLevel) -> Tensor:
-    """The numbers of the lanes, where what is computed with them belongs: in a body that is kept, if any."""
-    lanes, body = lanes_of(level), state.body
-    if body is None or body.id < level.id:
-        return lanes
-    return new_tensor(body.lower(lanes), body)  # type: ignore[attr-defined]  # a `StagedLevel`
 
 
 def _refuse(name: str) -> NoReturn:

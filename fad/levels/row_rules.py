@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import evaluate_equation, parameters
-from fad.core.types import Array, JaxEquation
+from fad.core.jaxapi import Literal, called, evaluate_equation, parameters, programs
+from fad.core.types import Array, Atom, JaxEquation, JaxProgram
 from fad.levels.jacobian_rows import (
     JacobianRows,
     RowPattern,
@@ -47,6 +47,11 @@ def kept_axes(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     """
     if eqn.primitive.name in _KEEP:
         return _KEEP[eqn.primitive.name](eqn)
+    if eqn.primitive.name == "custom_jvp_call" and len(eqn.outvars) == 1:
+        return _of_program(next(programs(eqn)))
+    closed = called(eqn) if len(eqn.outvars) == 1 else None
+    if closed is not None:
+        return _of_program(closed)
     out = eqn.outvars[0].aval.shape
     apart = len(eqn.outvars) == 1 and is_elementwise_equation(eqn)
     return [
@@ -58,6 +63,26 @@ def kept_axes(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
         )
         for shape in [v.aval.shape for v in eqn.invars]
     ]
+
+
+def _of_program(closed: JaxProgram) -> list[tuple[int | None, ...]]:
+    """`kept_axes` of a program with one result, by those of its equations."""
+    jaxpr = closed.jaxpr
+    # For each value, and each operand that it depends on: along which axis that is kept apart.
+    kept: dict[Atom, dict[int, tuple[int | None, ...]]] = {
+        v: {k: tuple(range(v.aval.ndim))} for k, v in enumerate(jaxpr.invars)
+    }
+    for eqn in jaxpr.eqns:
+        found: dict[int, tuple[int | None, ...]] = {}
+        for v, axes in zip(eqn.invars, kept_axes(eqn), strict=True):
+            for k, before in ({} if isinstance(v, Literal) else kept.get(v, {})).items():
+                after = tuple([None if a is None else axes[a] for a in before])
+                pairs = zip(found.get(k, after), after, strict=True)
+                found[k] = tuple([a if a == b else None for a, b in pairs])
+        kept.update(dict.fromkeys(eqn.outvars, found))
+    (out,) = jaxpr.outvars
+    of_out = {} if isinstance(out, Literal) else kept.get(out, {})
+    return [of_out.get(k, (None,) * v.aval.ndim) for k, v in enumerate(jaxpr.invars)]
 
 
 def _of_reduction(eqn: JaxEquation) -> list[tuple[int | None, ...]]:

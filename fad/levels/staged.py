@@ -54,7 +54,7 @@ from fad.core.avals import aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.dependence import COMPUTED
 from fad.core.equal_programs import LITERAL
-from fad.core.jaxprs import bind_jaxpr, bits, calls_host, jaxpr_key
+from fad.core.jaxprs import bind_jaxpr, bits, calls_host, calls_with_rules, jaxpr_key
 from fad.core.level import bind, body_of, map_tensors, outlived, restores_modes, state
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
@@ -63,8 +63,9 @@ from fad.core.types import Array, JaxProgram, Operand, Operation, Outputs, PyTre
 from fad.core.unrecorded import unrecorded
 from fad.errors import ArgumentError, HostValueError, LevelError, describe
 from fad.errors.advice import instead_of_a_number
-from fad.levels.batch import batch_levels
+from fad.levels.batch import lanes_inside, lanes_of
 from fad.levels.body_numbers import Body, body_of_code, code_of, is_number
+from fad.levels.named_axes import Axes, axes_of, bind_program, named_levels, traced_in
 from fad.levels.randomness import check_draws
 from fad.tape.anomaly import reported_as_one
 from fad.tape.captures import Captures
@@ -232,7 +233,8 @@ def stage(
         of the result.
     """
     structs = [struct_of(aval_of(x)) for x in operands]
-    names = [(x.axis_name, x.batch_size) for x in batch_levels() if x.axis_name is not None]
+    named = named_levels()
+    axes = axes_of(named)
     level = StagedLevel(operands, jaxapi.current_trace())
     name = getattr(run, "name", "staged")
     body = body_of_code((name, kept, *map(code_of, bodies), *structs)) if bodies else Body()
@@ -247,7 +249,8 @@ def stage(
             structure.append(found)
             return [level.lower(x) for x in outs]
 
-    closed = jax.make_jaxpr(traced, axis_env=names or None)(*structs)
+    with jaxapi.extended_axes(axes):
+        closed = jax.make_jaxpr(traced)(*structs)
     body.note_numbers(level.numbers)
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
     captured.update({id(tracer): number for tracer, number in level.given})
@@ -262,9 +265,15 @@ def stage(
                     fixed[k] = np.array(c)
         body.note_constants([bits(c) for c in fixed.values()])
         fixed = {k: c for at, (k, c) in enumerate(fixed.items()) if at not in body.constants}
-    primitive = _primitive_for(closed, name, bool(names), fixed, body)
+    uses = jaxapi.axes_named(closed.jaxpr)
+    axes = tuple([axis for axis in axes if axis[0] in uses])
+    # See NOTE [named axes]; what is kept finds them at each call.
+    lanes = [(lanes_of if kept else lanes_inside)(named[axis]) for axis, _ in axes]
+    primitive = _primitive_for(closed, name, axes, fixed, body)
+    if named:
+        primitive.calls = calls_with_rules(closed.jaxpr)
     rest = [c for k, c in enumerate(consts) if k not in fixed]
-    return primitive, [*rest, *operands], structure[0]
+    return primitive, [*lanes, *rest, *operands], structure[0]
 
 
 _CACHED = 512
@@ -273,14 +282,15 @@ _lock = threading.RLock()
 
 
 def _primitive_for(
-    closed: JaxProgram, name: str, collective: bool, fixed: dict[int, np.ndarray], body: Body
+    closed: JaxProgram, name: str, axes: Axes, fixed: dict[int, np.ndarray], body: Body
 ) -> Primitive:
     """The Primitive for a jaxpr; the same one for equal programs.
 
+    ``axes``: those that it names; the Primitive takes the lanes of each, and does not read them.
     ``fixed``: constants of the jaxpr that are not operands of the Primitive, by their numbers.
     """
     literals = tuple([(k, bits(c)) for k, c in fixed.items()])
-    key = (name, collective, jaxpr_key(closed.jaxpr), literals)
+    key = (name, axes, jaxpr_key(closed.jaxpr), literals)
     with _lock:
         known = _primitives.get(key)
         if known is not None:
@@ -289,13 +299,16 @@ def _primitive_for(
         run = bind_jaxpr(closed)
 
         def call(*values: Operand) -> tuple[Array, ...]:
-            given = list(values)
+            given = list(values[len(axes) :])
             for k, c in fixed.items():  # in order
                 given.insert(k, c)
+            if axes:
+                with traced_in(axes):
+                    return tuple(run(*given))
             return tuple(run(*given))
 
         # Bodies of one code have several programs where they call rules that are made anew, for example.
-        primitive = Primitive(name, call, collective=collective, shared=body.has_programs)
+        primitive = Primitive(name, call, collective=bool(axes), shared=body.has_programs)
         primitive.calls_host = calls_host(closed.jaxpr)
         primitive.paths = COMPUTED
         _primitives[key] = primitive
@@ -345,7 +358,7 @@ def call_with_bodies(
         primitive, values, out_structure = stage(
             run, list(map(outlived, [*taken, *named])), bodies=bodies
         )
-    out = bind(primitive, values)
+    out = bind_program(primitive, values)
     outs = list(out) if type(out) is tuple else [out]
     return trees.unflatten(out_structure, outs, orders.results.get(out_structure))
 

@@ -18,9 +18,10 @@ import numpy as np
 import fad.numpy as fnp
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.types import Array, Axes, DeviceLike, DTypeLike, Operand, PyTree, Value
+from fad.core.types import Array, Aval, Axes, DeviceLike, DTypeLike, Operand, PyTree, Value
 from fad.errors import ArgumentError, describe
 from fad.tape.recorder import ROOT
+from fad.views.addresses import joined, parts_of
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import bind_view
 
@@ -477,10 +478,21 @@ def _whole(parts: Array) -> Array:
     return jax.lax.complex(parts[..., 0], parts[..., 1])
 
 
-def _view(name: str, view: Callable[[Array], Array], put: Callable[[Array], Array]) -> ViewOp:
-    primitive = Primitive(name, view, deferrable=True)
-    return ViewOp(primitive, Write.FUNCTION, lambda _, v: put(v), selects=False, whole=False)
+def _view(
+    name: str,
+    view: Callable[[Array], Array],
+    put: Callable[[Array], Array],
+    places: Callable[[Array, Aval], Array | None],
+) -> ViewOp:
+    return ViewOp(
+        Primitive(name, view, deferrable=True),
+        Write.FUNCTION,
+        lambda _, v: put(v),
+        selects=False,
+        whole=False,
+        places=places,
+    )
 
 
-_AS_REAL = _view("view_as_real", _parts, _whole)
-_AS_COMPLEX = _view("view_as_complex", _whole, _parts)
+_AS_REAL = _view("view_as_real", _parts, _whole, lambda at, _: parts_of(at, 2))
+_AS_COMPLEX = _view("view_as_complex", _whole, _parts, lambda at, _: joined(at, 2))

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from fad.core.dtypes import is_inexact
-from fad.core.level import captured_by_jit, flush, state
-from fad.core.tensor import Tensor, current_node, meta_of, version_of
+from fad.core.level import captured_by_jit, flush, last_level_id, state
+from fad.core.tensor import Tensor, has_history, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import Node, node_of
@@ -29,7 +29,7 @@ from fad.views.pytree import original
 def _is_leaf(self: Tensor) -> bool:
     """Whether no recorded operation produced it."""
     t = original(self)
-    return not has_error(t) and current_node(t) is None
+    return not has_error(t) and not has_history(t)
 
 
 def _grad_fn(self: Tensor) -> Node | None:
@@ -136,6 +136,9 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     if state.body is not None and self.level is ROOT and not captured_by_jit(self):
         # Operations on it in compiled code are recorded at the level of the body.
         self._level = state.body
+    newest = last_level_id()
+    if not self._requires_grad and (self.born < newest or not self._level.on_tape):
+        meta_of(self).made_leaf = newest if requires_grad else -1
     self._requires_grad = bool(requires_grad)
     if running.leaves is not None:
         running.leaves.append(self)
@@ -236,4 +239,5 @@ MEMBERS: dict[str, object] = {
     "retain_grad": retain_grad,
     "retains_grad": property(_retains_grad, doc=_retains_grad.__doc__),
     "version": attribute(_version),
+    "_version": attribute(_version),  # PyTorch's name
 }

@@ -22,6 +22,10 @@ Where = tuple[ModuleType, str]
 _special = import_module("fad.scipy.special")  # made by fad.scipy; JAX's is not imported by this
 
 
+# PyTorch's keywords for the second operand, which has no name in JAX, or others.
+_SECOND = frozenset(["exponent", "other", "tensor", "vec2"])
+
+
 def find(where: Where) -> Any:
     """The function itself; it is derived at the first look-up."""
     module, name = where
@@ -43,6 +47,7 @@ def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTre
         binder: what takes the place of `bind`, as `fad.views.inplace.write`; None for the function's own.
     """
     form = FORMS.get(where[1]) if where[0] is fnp else None
+    of_torch = where[0] is torch_operations
     function: Callable[..., PyTree] | None = None
     other: Callable[..., PyTree] | None = None
 
@@ -53,6 +58,9 @@ def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTre
                 op = form.make()
                 other = op.function if binder is None else fast_function(op, binder)
             return other(self, *args, **kwargs)
+        if kwargs and not args and not of_torch:
+            for name in _SECOND.intersection(kwargs):
+                args = (kwargs.pop(name),)
         if function is None:
             found = find(where)
             function = found if binder is None else fast_function(found.op, binder)
@@ -128,7 +136,7 @@ METHODS: dict[str, Where] = {
         nonzero outer percentile prod ptp quantile ravel repeat roll rollaxis searchsorted signbit
         sort spacing squeeze std sum swapaxes take take_along_axis tensordot trace trapezoid unique
         unstack unwrap var vdot vecdot vecmat vsplit
-        ger=outer movedim=moveaxis swapdims=swapaxes tensor_split=array_split""",
+        ger=outer tensor_split=array_split""",
     ),
     **_of(linalg, "det matrix_power qr slogdet inverse=inv pinverse=pinv"),
     **_of(import_module("fad.scipy.linalg"), "matrix_exp=expm"),
@@ -136,7 +144,7 @@ METHODS: dict[str, Where] = {
         torch_operations,
         """aminmax bmm cholesky cholesky_inverse cholesky_solve chunk compress cummax cummin diag_embed
         diagonal_scatter dist gather histc index_select kthvalue log_softmax logcumsumexp logdet logsumexp
-        masked_select mm mode msort mv norm prelu repeat_interleave select_scatter slice_scatter
-        softmax take_along_dim topk unfold unique_consecutive where""",
+        masked_select mm mode movedim msort mv norm prelu repeat_interleave select_scatter slice_scatter
+        softmax swapdims take_along_dim topk unfold unique_consecutive where""",
     ),
 }

@@ -13,9 +13,10 @@ import fad.numpy as fnp
 from fad.arrays import torch_operations
 from fad.core.primitive import Primitive
 from fad.core.tensor import STATE, Tensor
-from fad.core.types import DType, Operand, Outputs, PyTree
+from fad.core.types import Array, Aval, DType, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.methods.names import method_of
+from fad.views.addresses import joined, parts_of
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.copying import clone
@@ -131,7 +132,7 @@ def _transpose(
             swapped.
     """
     if dim0 is not None and dim1 is not None and not axes:
-        return fnp.swapaxes(self, dim0, dim1)
+        return torch_operations.swapdims(self, dim0, dim1)
     if not axes or axes == (None,):
         return fnp.transpose(self)
     axes = sizes_of(axes)
@@ -191,12 +192,25 @@ def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
 @functools.lru_cache(maxsize=256)
 def _of_dtype(dtype: DType) -> ViewOp:
     """The operation that reads the bytes of a Tensor as ``dtype``."""
+
+    def places(addresses: Array, parent: Aval) -> Array | None:
+        before, after = parent.dtype.itemsize, dtype.itemsize
+        if before == after:
+            return addresses
+        *shape, n = addresses.shape
+        if before > after:
+            count = before // after
+            return parts_of(addresses, count).reshape(*shape, n * count)
+        count = after // before
+        return joined(addresses.reshape(*shape, n // count, count), count)
+
     return ViewOp(
         Primitive("view", lambda x: x.view(dtype), deferrable=True),
         Write.FUNCTION,
         lambda x, part: part.view(x.dtype),
         selects=False,
         whole=False,
+        places=places,
     )
 
 
@@ -205,6 +219,7 @@ MEMBERS: dict[str, object] = {
     "__dir__": _dir,
     "mT": attribute(_swapped),
     "base": property(_base, doc=_base.__doc__),
+    "_base": property(_base, doc=_base.__doc__),  # PyTorch's name
     "expand": _expand,
     "flatten": _flatten,
     "is_view": property(_is_view, doc=_is_view.__doc__),

@@ -1,20 +1,17 @@
 """Replay: a repeated trace runs as one program. Nothing but ``fad/__init__`` imports it.
 
 Operations go in, from the core (`fad.core.replay_protocol`); lazy Tensors and programs come out. Read first
-NOTE [traces] in `fad.replay.trace`; then `settings`, `policy` and `inputs`; `program`, `outcomes` and
-`states`, which have what was seen so far; `buffer`, `writes` and `stretch`, which have what is
-deferred now; `program_node` and `trace`. `compiled_backward` stands by itself.
+NOTE [traces] in `fad.replay.trace`; then `policy` and `inputs`; `program` and `states`, which have what was
+seen so far; `segment`, which has what has run and may be differentiated; and `trace`, what is deferred now.
 """
 
 from __future__ import annotations
 
 from fad.core.primitive import forget_shapes
 from fad.core.replay_protocol import seam
-from fad.replay import compiled_backward
-from fad.replay.outcomes import forget_outcomes
 from fad.replay.policy import at_once, steps_begun
 from fad.replay.program import worker
-from fad.replay.states import tree
+from fad.replay.states import forget_outcomes, tree
 from fad.replay.trace import open_step, open_trace
 
 __all__ = ["Engine", "install"]
@@ -27,24 +24,21 @@ class Engine:
 
     open = staticmethod(open_trace)
     open_step = staticmethod(open_step)
-    backward = staticmethod(compiled_backward.backward)
     explain = staticmethod(tree.explain)
 
     def cache_info(self) -> dict[str, int]:
-        passes = compiled_backward.structures.values()
-        programs = [e.program for e in (*tree.endings(), *passes) if e.program is not None]
+        programs = [e.program for e in tree.endings() if e.program is not None]
         return {
-            "structures": len(tree.roots) + len(passes),
+            "structures": len(tree.roots),
             "compiled": sum(p.call is not None for p in programs),
-            "hits": tree.hits + tree.passes,
+            "hits": tree.hits,
             "queued": worker.busy,
             "refused": sum(bool(p.refused) for p in programs),
         }
 
     def clear_cache(self) -> None:
         tree.forget()
-        tree.hits = tree.passes = compiled_backward.policy.failures = 0
-        compiled_backward.structures.clear()
+        tree.hits = 0
         forget_outcomes()
         steps_begun.clear()
         forget_shapes()

@@ -1,22 +1,106 @@
-"""The inputs of traces: which values can be inputs, their guard codes, and their snapshots at capture."""
+"""The inputs of traces: settings, which values can be inputs, their guard codes, and snapshots at capture."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import weakref
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
 
 from fad.core import jaxapi
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import is_borrowed
 from fad.core.caches import Table
-from fad.core.tensor import Meta, Tensor, lazy_tensor, storage_of
+from fad.core.tensor import Lazy, Meta, Tensor, lazy_tensor, storage_of
+from fad.core.threads import on_new_thread
 from fad.core.types import Value
-from fad.replay.settings import aval_id, is_small
-from fad.tape.graph import accumulator_of
+from fad.tape.graph import AccumulateGrad, Node, accumulator_of
 from fad.tape.recorder import ROOT, RecordingLevel
 from fad.views.aliases import out_of_date
+
+T = TypeVar("T")
+
+LARGE = 1 << 14  # elements: an array of so many is no part of a trace
+_KNOWN = 4096  # entries of each table here
+
+
+def in_context(context: object, f: Callable[[], T]) -> T:
+    """``f()`` with the settings that JAX had with this `trace_context`, and without its checks of numbers."""
+    checks = jaxapi.is_tracing() or jaxapi.checks_numbers()
+    differs = checks or context != jaxapi.trace_context()
+    return on_new_thread(f, "fad-default-settings") if differs else f()
+
+
+# The settings outside of all blocks, and their number.
+_usual: list[tuple[object, int]] = [(None, 0)]
+_unusual = Table(64)  # others, each with the settings outside of all blocks at that time
+_numbers = itertools.count(1)
+
+
+def settings_number(context: object) -> int:
+    """The number of these settings of JAX; 0 if a block has changed them, where nothing is replayed."""
+    usual, number = _usual[0]
+    if context == usual:
+        return number
+    everywhere = jaxapi.global_settings()
+    if _unusual.get(context) == everywhere:
+        return 0
+    if on_new_thread(jaxapi.trace_context, "fad-default-settings") == context:  # changed for good
+        _usual[0] = context, next(_numbers)
+        return _usual[0][1]
+    _unusual.pop(context, None)
+    _unusual.put(context, everywhere)
+    return 0
+
+
+_placed = Table(_KNOWN)  # shardings of arrays that are where JAX puts them by default, by `id`
+_ids_by_object = Table(_KNOWN)  # avals and their interned ids, by `id` too
+_ids = Table(_KNOWN)
+_next_id = itertools.count(1)
+
+
+def _is_default_placement(sharding: object) -> bool:
+    """Whether arrays with this sharding are where JAX puts arrays by default."""
+    if jaxapi.is_tracing() or sharding != jax.device_put(np.float32(0)).sharding:
+        return False
+    _placed.put(id(sharding), sharding)
+    return True
+
+
+def aval_id(aval: Any) -> int:
+    """The interned id of the aval of an array: negative for a large one.
+
+    Equal avals have the same id, until the tables are full and cleared; no id is used twice.
+    """
+    known = _ids_by_object.get(id(aval))
+    if known is None:
+        sign = 1 if aval.size <= LARGE else -1
+        number = _ids.put(aval, sign * next(_next_id))
+        known = _ids_by_object.put(id(aval), (aval, number))
+    return known[1]  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _has_several_devices() -> bool:
+    """Whether JAX has several devices: those that it uses by default, and the host."""
+    return len({*jax.local_devices(), *jax.local_devices(backend="cpu")}) > 1
+
+
+def is_small(array: object) -> bool:
+    """Whether a value is a small array on the default device, and not committed to it."""
+    if type(array) is not jaxapi.array_type or aval_id(array.aval) < 0:
+        return False
+    sharding = array.sharding
+    if id(sharding) not in _placed and not _is_default_placement(sharding):
+        return False
+    # What is computed from a committed array is committed too.
+    return not (_has_several_devices() and jaxapi.is_committed(array))
+
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
 
@@ -26,6 +110,7 @@ class Input(NamedTuple):
 
     ``layout`` is that of `Level.layout`, or `FOREIGN`; ``version`` how often it had been changed
     in place. ``code`` is the guard code: in keys of states that of a new input stands before its place.
+    ``edge`` is its place in the graph, see `edge_of`.
     """
 
     argument: Any
@@ -34,6 +119,12 @@ class Input(NamedTuple):
     layout: Hashable
     version: int
     code: tuple[int, Hashable]
+    edge: tuple[Any, int] | None = None
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it has no history, not even in a segment."""
+        return self.edge is None or type(self.edge[0]) is AccumulateGrad
 
 
 # What can be an input
@@ -71,22 +162,40 @@ def is_value(x: object) -> bool:
 
 
 def is_untouched(variable: Tensor) -> bool:
-    """Whether an input that requires grad has no hooks, and was not written to inside of a transform."""
+    """Whether a leaf has no hooks, and was not written to inside of a transform."""
     meta, is_outer = variable.meta, variable._level is ROOT
     if meta is None or meta.has_hooks or not variable._requires_grad:
         return meta is None and variable._requires_grad
     node: Any = None if meta.accumulator is None else meta.accumulator()
     if node is not None and (node.extra is not None or not is_outer):
         return False
-    # Written to, but no output of an earlier program.
-    return is_outer or variable._node is not None or not meta.storage.version
+    return is_outer or not meta.storage.version
+
+
+def edge_of(variable: Tensor) -> tuple[Any, int] | None:
+    """The place in the graph of an input that requires grad: of an output of a segment, this and its number.
+
+    None for a leaf that has no place yet.
+    """
+    lazy, meta = variable._lazy, variable.meta
+    if lazy is not None:
+        return lazy.trace, lazy.place
+    if variable._node is not None:
+        return variable._node, variable._output_nr
+    accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
+    return None if accumulator is None else (accumulator, 0)
+
+
+def is_leaf(variable: Tensor) -> bool:
+    """Whether an input that requires grad has no history, not even in a segment."""
+    return variable._lazy is None and variable._node is None
 
 
 def _is_place_to_begin(t: Tensor) -> bool:
     """Whether ``t``, which requires grad, can be an input: it has a node, or is a leaf that is no view."""
     link = None if t.meta is None else t.meta.link
     is_view = link is not None and link.base is not None
-    return not (t._node is None and is_view) and out_of_date(t) is None
+    return not (is_view and is_leaf(t)) and out_of_date(t) is None
 
 
 def look(a: Any, own: RecordingLevel) -> Input | None:
@@ -99,8 +208,6 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
         if version < 0:
             return None  # made in inference mode: recording it is an error
         if level is own:
-            if a._lazy is not None and a._lazy.trace.level is own:
-                return None  # of another trace
             if a._requires_grad and not (own.wraps and _is_place_to_begin(a)):
                 return None  # in the middle of a graph
             if own is not ROOT or a._requires_grad:
@@ -108,7 +215,8 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
                 if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
                     return None
                 aval, layout = own.aval(a), own.layout(a)
-                return Input(a, parts, aval, layout, version, (aval_id(aval), layout))
+                edge = edge_of(a) if layout is True else None
+                return Input(a, parts, aval, layout, version, (aval_id(aval), layout), edge)
             value = a._value
         elif level is ROOT and not a._requires_grad:
             value = a._value if a._lazy is None else a
@@ -161,17 +269,6 @@ class Past(Meta):
         self.version = version
 
 
-class OwnReference(weakref.ref[Tensor]):
-    """A weak reference of replay to a Tensor, which it does not write to."""
-
-    __slots__ = ()
-
-
-def has_foreign_references(t: Tensor) -> bool:
-    """Whether there are weak references to ``t`` with which others may write to it."""
-    return any([type(r) is not OwnReference for r in weakref.getweakrefs(t)])
-
-
 def owner_of(t: Any) -> Any:
     """The Tensor for which ``t`` is a handle, if it is referenced; else ``t``."""
     owner = t.meta.owner() if isinstance(t, Tensor) and type(t.meta) is Past else None
@@ -218,24 +315,31 @@ def copy_known(t: Tensor, o: Tensor) -> None:
 def as_captured(given: Input) -> Any:
     """The snapshot of an input at capture.
 
-    If it was changed in place since, by another thread, or after the trace had run as one operation,
-    that is another handle of its storage, with the value at capture. Where no value was kept, none is read,
-    and the snapshot has zeros.
+    If its state has changed since, that is another handle of its storage, with the value and the place in
+    the graph at capture. Where no value was kept, none is read, and the snapshot has zeros.
     """
-    a, version, parts = given.argument, given.version, given.parts
+    a, version, parts, edge = given.argument, given.version, given.parts, given.edge
     if type(a) is not Tensor or type(a.meta) is Past:
         return jaxapi.zeros(given.aval) if a is None else a
-    if parts and version_at(a) == version:
-        return a
-    if not parts and (a._level is not ROOT or a._node is not None):
+    if version_at(a) == version and (edge is None or edge == edge_of(a)):
         return a
     if given.layout is FOREIGN and type(parts[0]) is Tensor:
         return handle_of(a, version)
-    leaf = accumulator_of(a) if given.layout is True else None
+    is_leaf = given.layout is True and given.is_leaf
+    leaf = (
+        accumulator_of(a) if is_leaf else None
+    )  # before the handle takes over what ``a`` has of it
     level, layout = (ROOT, False) if given.layout is FOREIGN else (a._level, given.layout)
     handle = level.from_parts(parts or (jaxapi.zeros(given.aval),), layout)
     past = handle.meta = Past(a, version)
     past.leaf = leaf
+    if edge is None or is_leaf:
+        return handle
+    if isinstance(edge[0], Node):
+        handle._node, handle._output_nr = edge
+    else:
+        handle._lazy = Lazy(given.aval, *edge)
+        del handle._node
     return handle
 
 
@@ -244,3 +348,9 @@ def parts_below(given: Input) -> Sequence[Value]:
     a = given.argument
     foreign = type(a) is Tensor and a._level is ROOT and given.layout is FOREIGN
     return (as_captured(given),) if foreign else given.parts
+
+
+def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Value]:
+    """The parts of all inputs; ``on_values``: no level below records what is computed from them."""
+    parts = [given.parts if on_values else parts_below(given) for given in inputs]
+    return list(itertools.chain.from_iterable(parts))

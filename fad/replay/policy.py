@@ -9,8 +9,6 @@ All decisions are here, and nothing else is:
 | a stretch is compiled in the calling thread | most of its operations are new: NOTE [first calls] |
 | a stretch is compiled in the background | it has repeated: ``REPEATS``, NOTE [long programs] |
 | a stretch ends | something needs a value or a node, or it is long: NOTE [segments] |
-| a backward pass of single nodes is looked up | in each pass, but for `Policy.backs_off` |
-| a backward pass of single nodes is compiled | it has repeated: `repeats_of_pass` |
 | anything is compiled at once | in ``fad.autograd.compiled(wait=True)``: `at_once` |
 | a program is given up | it has failed ``FAILURES`` times |
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 FAILURES = 4  # after which a program is given up
 REPEATS = 2  # times that a stretch ends in the same way before a program is made of it
-PASSES = 4  # times that a backward pass of single nodes repeats before a program is made of it
 SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced
 SHORT = 64  # operations; programs of more are compiled later
 RUNS = 128  # of a long program that would take about as long as compiling it
@@ -123,12 +120,12 @@ class Ending:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Policy:
-    """For the traces of one function, or of steps that begin with the same operation; or for all passes.
+    """For the traces of one function, or of steps that begin with the same operation.
 
     ``begun`` counts its calls, ``failures`` those in a row that were not replayed. ``pending`` is the last of
     its programs that is queued for compiling: until it is compiled nothing is traced, unless the function
     ``has_whole``, a program that was compiled at once, whose operations were not. ``defers_untracked``: see
-    NOTE [untracked operations] in `fad.replay.buffer`.
+    NOTE [untracked operations] in `fad.replay.trace`.
 
     NOTE [long programs]
 
@@ -228,13 +225,3 @@ def is_step_due(plan_id: int) -> bool:
         return True
     steps_begun[plan_id] += 1
     return False
-
-
-def repeats_of_pass(length: int) -> int:
-    """How often a backward pass of so many nodes has to repeat before it is compiled.
-
-    Traces are replayed from the third call on; long passes are as long as two programs.
-    """
-    if at_once:
-        return 1
-    return 2 * RUNS if length > SHORT else PASSES

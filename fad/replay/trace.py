@@ -9,62 +9,468 @@ NOTE [traces]
 Eager code makes a node, or a derived operation, for each operation at each level of nesting. But a function
 that is called again mostly does the same again. So its operations are first only appended to a buffer: an
 output has its shape, dtype and level, and no value and no node yet. Then the buffer is *flushed*: if the same
-operations have been flushed before, they run as one program (`fad.replay.program`), bound one level down,
-and its outputs have one node, where the level records (NOTE [nodes of programs]). If not, they are recorded
-one by one, as they would have been at once, and the rest of the function is not deferred. A buffer is flushed
+operations have been flushed before, they run as one program (`fad.replay.program`), bound one level down.
+If not, they are recorded one by one, as they would have been at once, and the rest of the function is not
+deferred. A buffer is flushed
 
-* where a backward pass begins: `Trace.finish` computes forward and backward pass in one program, if all of
-  the function is in the buffer;
-* where a value or a node is read; and where it has become long (NOTE [segments]). The trace goes on then;
+* where a backward pass that frees its graph begins: `Trace.finish` computes forward and backward pass in one
+  program;
+* where a value is read, and where it has become long: a segment ends, and the trace goes on (NOTE [segments]
+  in `fad.replay.policy`, NOTE [segments that have run] in `fad.replay.segment`);
+* where a node is read: by an operation that is not deferred, a pass that keeps the graph or is recorded, a
+  hook, a user; it is recorded one by one then;
 * at the exit of the level, as far as its outputs are still referenced;
 * before a mode or the state of a Tensor changes, a Function or a hook is called, or another thread reads: it
   is recorded one by one then.
 
-An operation is appended only if its outputs are known from abstract evaluation (`fad.replay.outcomes`): its
-errors are raised where it is called. It is a pure Primitive, of small arrays. Inputs are used as they were at
-capture, in the grad mode of that time.
+An operation is appended only if its outputs are known from abstract evaluation (`outcome_of` in
+`fad.replay.states`): its errors are raised where it is called. It is a pure Primitive, of small arrays.
+Inputs are used as they were at capture, in the grad mode of that time.
 
 Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and layout. What
 was appended is a path in a tree of all paths so far (`fad.replay.states`): to append is one look-up.
+
+NOTE [one append-only list]
+
+A trace is a list of states, one for each operation, and a list of their outputs, which come first: there is
+no state without its outputs. What they are does not change, but for a Tensor that is written to: a handle for
+what it was takes its place (NOTE [deferred writes]). ``busy`` is set while an operation is being appended, or
+while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its value from
+operations that are run for it alone. To record an operation twice gives the same as to record it once.
+
+NOTE [untracked operations]
+
+The function of a transform also computes with values from outside that nothing tracks, as ``xs[i]``. These
+are operations of level 0. Where the innermost level of the thread has a trace, they are appended to that,
+and so are part of its program. Their outputs are lazy Tensors of level 0, without a node:
+
+* where one is read, it and what it depends on are run one by one. The trace goes on, and its program
+  computes them again where it needs them;
+* where one is still referenced when the trace ends, it gets its value in the same way. So it is never a
+  result of the program, which may run at the level of an outer transform;
+* an operation that cannot be deferred is run at once, and the trace goes on;
+* what the tape records is not appended;
+* an inner transform takes the value of such a Tensor, not the Tensor.
+
+Such an output may be a view of a Tensor that is written to later. A backward pass through a node that has
+saved it must then be an error. So where a level below, or the tape, records what the program computes, such
+operations are run at once: an operation that is recorded from inside of a program saves what the program has
+made, which is a view of nothing. Where the function itself writes, the input has changed when the trace ends,
+and it is recorded one by one.
+
+In the tree of traces, such an operation is one whose outputs have the layout `FOREIGN`.
+
+NOTE [deferred writes]
+
+    y = x * 2
+    y[0] = 3.0       # y is the output of the write from now on
+    z = y * y
+
+A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other; the
+Tensor that is written to is its output. A view that is out of date replays its chain on the base, as always:
+that is one more operation of the trace, and the view is its output.
+
+The trace still needs the state from before the write. Where the Tensor was an output or an input of the
+trace, another handle with the old state takes its place (`_stand_in`). Its Meta, a `Past`, has the version
+of that state. So it is known whether an operation has saved what was overwritten later (`saves_stale`):
+then the backward pass is an error, and the trace is recorded operation by operation, which raises it.
+Recording comes after all writes, and so takes the versions of what it saves from `Past`, not from the
+storage.
 """
 
 from __future__ import annotations
 
+import operator
+import threading
 import types
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
 from fad.core import jaxapi
-from fad.core.level import Level, state
+from fad.core.avals import SCALARS
+from fad.core.borrowed import copied, is_borrowed
+from fad.core.jaxapi import checks_numbers, trace_context
+from fad.core.level import MODES, Level, bodies, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import Tensor
-from fad.core.types import Operand, Outputs, PyTree, Value
-from fad.replay.inputs import is_untouched, look, outer_level_defers
-from fad.replay.policy import at_once, is_step_due
-from fad.replay.program_node import fill, parts_of
-from fad.replay.settings import settings_number
-from fad.replay.states import referenced, root_of, tree
-from fad.replay.stretch import Cells, Places, Stretch
-from fad.replay.writes import Writes
+from fad.core.tensor import (
+    Lazy,
+    Meta,
+    Tensor,
+    has_value,
+    lazy_tensor,
+    storage_of,
+    take_over,
+)
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
+from fad.replay.inputs import (
+    Input,
+    Past,
+    copy_known,
+    handle_of,
+    in_context,
+    is_empty,
+    is_leaf,
+    is_small,
+    is_untouched,
+    is_value,
+    look,
+    outer_level_defers,
+    parts_of,
+    settings_number,
+    version_at,
+)
+from fad.replay.policy import TIMES, Policy, at_once, is_step_due
+from fad.replay.segment import (
+    Cells,
+    Finish,
+    Places,
+    Segment,
+    Stretch,
+    Way,
+    codes_of,
+    execute,
+    fill,
+    way_through,
+)
+from fad.replay.states import Root, State, next_state, origin_of, referenced, root_of, tree
 from fad.tape.anomaly import mode as anomaly
-from fad.tape.recorder import ROOT
+from fad.tape.recorder import ROOT, RecordingLevel
+from fad.tape.running import running
 from fad.tape.saved import UNCHANGED
+from fad.views.aliases import Link, link_of, out_of_date
+from fad.views.stop_gradient import stopped
+
+# Modes with which operations are recorded: grad and forward modes, hooks for saved values, replay.
+_RECORDING = "watermark base_watermark saved_hooks tangents_off inference replaying".split()
+_recording = operator.itemgetter(*_RECORDING)
 
 
-class Trace(Writes):
-    """A buffer with what empties it: reads, flushes, the end of its level or step."""
+class Trace:
+    """The operations of a transform's function, or of a step of the eager tape, since the last flush.
 
-    def leaves(self) -> list[Tensor]:
-        """The inputs that require grad at the level of the trace."""
-        return [given.argument for given in self.inputs if given.layout is True]
+    ``path`` has the states, the root first, ``outputs`` all outputs. ``inputs`` that require grad at
+    ``level`` are the inputs of the transform, leaves of the tape, or outputs of earlier programs.
+    ``recording`` has the modes with which it is made, ``thread_state`` all modes of the thread that makes it.
+    ``done``: nothing more is appended. ``is_new``: it is of the first call of a function, see
+    NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost first. ``ended``
+    counts the last states of what was flushed. ``on_values``: no level below records what the programs
+    compute, and neither does the tape: see NOTE [untracked operations]. ``lock`` is
+    for other threads that read an output. ``why``: why it is recorded one by one; ``slow``: why the last
+    stretch was that was.
+
+    The place of its output k is ``k``, that of its input k is ``~k``. ``places`` finds inputs by their `id`,
+    ``edges`` those with a node by their place in the graph. ``stood_in`` are Tensors that are
+    out of date, each with the handle in its place.
+    """
+
+    busy = done = is_new = False
+    on_values = True
+    around: Sequence[Hashable] = ()
+    why = slow = ""
+    owner = None  # as the ``trace`` of a lazy Tensor: see `Segment.owner`
+
+    def __init__(self, level: RecordingLevel, root: Root, context: object, settings: int) -> None:
+        self.level = level
+        self.begin(root)
+        self.lock: AbstractContextManager[Any] = threading.RLock()
+        self.maker: Callable[[], Level] = level.maker()
+        self.key = (settings, level.key())
+        self.name: str = root.name
+        self.thread_state = state.__dict__  # compared by identity: that of its thread
+        self.context = context
+        for name in _RECORDING:  # a new thread does not have them all
+            self.thread_state.setdefault(name, MODES[name])
+        self.recording = _recording(self.thread_state)
+        self.policy: Policy = root.policy
+        self.ended: dict[State, int] = {}
+
+    def begin(self, root: Root) -> None:
+        """Begin anew, with nothing."""
+        self.root = root
+        self.path: list[State] = [root]
+        self.outputs: list[Tensor] = []
+        self.inputs: list[Input] = []
+        self.edges: dict[tuple[object, int], int] = {}
+        self.places: dict[int, int] = {}
+        self.stood_in: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, given: Input) -> int | None:
+        """The place of an input that is new; None if it cannot be one.
+
+        Several Tensors may have one place in the graph, as a Tensor and what a node has saved of it. They are
+        one input: its gradient is added up in the order of the operations, whichever of them these take.
+        """
+        a, place = given.argument, ~len(self.inputs)
+        if type(a) is Tensor:
+            known = place if given.edge is None else self.edges.setdefault(given.edge, place)
+            if known != place:
+                return known if self.inputs[~known].parts[0] is given.parts[0] else None
+            if not all(map(is_value, given.parts)):
+                self.on_values = False
+                if self.path[-1].has_untracked:
+                    self.policy.defers_untracked = False
+        self.inputs.append(given)
+        self.places[id(a)] = place
+        return place
+
+    def place(self, a: Any) -> int | None:
+        """The place of an argument that has none; None if it cannot be an input.
+
+        Of lazy Tensors of the level, outputs of earlier segments of this trace can.
+        """
+        if type(a) not in SCALARS:
+            value = a
+            if type(a) is Tensor and a._level is ROOT and a._lazy is None and a.meta is None:
+                value = a if a._requires_grad else a._value
+            if isinstance(value, np.ndarray) or (is_borrowed(value) and is_small(value)):
+                a = copied(value)  # the memory may be written to before it is used again
+        is_output = type(a) is Tensor and a._lazy is not None and a._level is self.level
+        if is_output and a._lazy.trace.owner is not self:
+            return None
+        given = look(a, self.level)
+        return None if given is None else self.add(given)
+
+    # Appending
+
+    def append(
+        self, op: Operation, args: Sequence[Operand], tracked: bool = True, own: int = 0
+    ) -> Outputs:
+        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
+
+        Not so if it is not ``tracked``: NOTE [untracked operations]. It writes to
+        its first ``own`` arguments.
+        """
+        if self.busy and self.thread_state is state.__dict__:
+            return None  # of a finalizer
+        goes_on = not self.busy and self._goes_on()
+        if not tracked:
+            if not (goes_on and self.on_values and self.policy.defers_untracked):
+                return None
+            if self.path[-1].cuts:
+                return None
+        elif not goes_on:
+            self.why = self.why or f"a mode or a setting changed before {op.name}"
+            self.materialize()
+            return None
+        elif self.path[-1].cuts and (self.is_new or not self.flush(too_long=True)):
+            self.materialize()
+            return None
+        out: Outputs = None
+        self.busy = True
+        try:
+            at = next_state(self, op, args, own)
+            if type(at) is State:
+                level, outs = ROOT if at.untracked else self.level, []
+                for k, aval in enumerate(at.avals):
+                    t = lazy_tensor(level, Lazy(aval, self, at.first + k), at.requires[k], k)
+                    outs.append(t)
+                if at.untracked:
+                    for t in outs:
+                        t._aux = t._node = None
+                if not self.done:
+                    self.outputs += outs
+                    self.path.append(at)
+                    out = outs[0] if at.single else tuple(outs)
+        finally:
+            self.busy = False
+            if out is None:
+                self._forget_new()
+        if isinstance(at, str):
+            if tracked:
+                self.why = self.why or f"{op.name}: {at}"
+                self.materialize()
+            return None
+        if self.done:  # a finalizer has changed a mode
+            self.materialize()
+            if out is None or (out if type(out) is Tensor else out[0])._lazy is not None:
+                return None  # it was materialized without this operation
+        return out
+
+    def _forget_new(self) -> None:
+        """Drop the inputs and outputs of an operation that is not appended."""
+        last = self.path[-1]
+        count = last.taken
+        del self.outputs[last.size :], self.inputs[count:]
+        self.places = {i: place for i, place in self.places.items() if ~place < count}
+        self.edges = {e: place for e, place in self.edges.items() if ~place < count}
+
+    def _goes_on(self) -> bool:
+        """Whether its thread can still append to it, in the modes and settings at its beginning."""
+        modes = state.__dict__
+        if self.done or modes is not self.thread_state or bodies.traced:
+            return False
+        if anomaly.watch or checks_numbers():
+            return False
+        return self.recording == _recording(modes) and self.context == trace_context()
+
+    # Untracked outputs
+
+    def _evaluate(self, place: int) -> Tensor:
+        """Output ``place``, which is untracked, with its value: what it depends on is run one by one."""
+        outputs = self.outputs
+        needed: set[State] = set()
+        todo = [place]
+        while todo:
+            at = origin_of(self.path, todo.pop())
+            if at not in needed and not has_value(outputs[at.first]):
+                needed.add(at)
+                todo += [r for r in at.refs if r >= 0]
+        for at in sorted(needed, key=lambda at: at.size):
+            at.use.times = TIMES
+            args = [outputs[r] if r >= 0 else self.inputs[~r].parts[0] for r in at.refs]
+            own = outputs[at.first : at.size]
+            for t, o in zip(own, execute(at, args), strict=True):
+                t._value = o._value
+        return outputs[place]
+
+    def read(self, t: Tensor) -> Any:
+        """The value of an untracked output."""
+        if not has_value(t):
+            t._value = in_context(self.context, lambda: self._evaluate(t._lazy.place))._value  # type: ignore[union-attr]
+        return t._value
+
+    def kept(self) -> tuple[int, ...]:
+        """The outputs of its level that are still referenced; the others that are get their values."""
+        level, outputs = self.level, self.outputs
+        kept = referenced(outputs)
+        untracked = [k for k in kept if outputs[k]._level is not level]
+        for k in untracked:
+            self._evaluate(k)
+            outputs[k]._lazy = None
+        return tuple([k for k in kept if outputs[k]._level is level] if untracked else kept)
+
+    # Writes
+
+    def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
+        """See `fad.core.replay_protocol.Deferred`."""
+        with self.lock:  # another thread may be reading what is written to
+            root = own[0]
+            if not self._can_write(root):
+                return False
+            source = self.append(op, [*own, *others], own=len(own))
+            if source is None or source._lazy is None:
+                return False
+            storage = storage_of(root)
+            lazy = root._lazy
+            if lazy is not None and lazy.trace is not self:
+                lazy.trace.output_written(lazy.place, storage.version + 1)
+            self._put_in_place_of(root, source, storage.version)
+            storage.version += 1
+            if storage.data is not None:  # a finalizer has detached the Tensor
+                link = link_of(root)
+                if link is not None:
+                    link.seen, link.detached = storage.version, False
+                storage.data = stopped(root)
+            return True
+
+    def _can_write(self, root: Tensor) -> bool:
+        """Whether a write to this Tensor can be deferred."""
+        level, meta = self.level, root.meta
+        if not level.wraps or self.busy or self.done or meta is None or root.born < level.id:
+            return False
+        lazy = root._lazy
+        if root._level is not level and (
+            root._level is not ROOT or not (lazy is None or lazy.trace is self)
+        ):
+            return False  # the state that it has comes from another level
+        if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
+            return False  # a trace of an inner level may have it for an input
+        if meta.storage.data is not None or meta.storage.peers:
+            return False
+        return meta.link is None and _has_no_hooks(meta) and _has_state(root)
+
+    def share(self, t: Tensor, new: Tensor) -> bool:
+        """See `fad.core.replay_protocol.Deferred`."""
+        with self.lock:
+            meta = t.meta
+            if self.done or self.busy or meta is None or not _has_no_hooks(meta):
+                return False
+            if type(meta.link) is not Link or new.meta is not None or not _has_state(t):
+                return False
+            self._put_in_place_of(t, new, meta.link.seen)
+            return True
+
+    def _put_in_place_of(self, t: Tensor, source: Tensor, version: int) -> None:
+        """Put ``t``, whose state is of ``version``, in the place of ``source``, an output of the trace."""
+        self.busy = True
+        try:
+            self._stand_in(t, version)
+            lazy, are_empty = source._lazy, is_empty(t) and is_empty(source)
+            t._level, t._output_nr, t._lazy = source._level, source._output_nr, lazy
+            t._requires_grad = source._requires_grad
+            if not are_empty:
+                copy_known(t, source)
+            self._replace_output(lazy, source, t)
+        finally:
+            self.busy = False
+        if self.done:  # a finalizer has read it
+            self.materialize()
+
+    def _stand_in(self, t: Tensor, version: int) -> Tensor:
+        """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
+        lazy, handle = t._lazy, handle_of(t, version)
+        self._replace_output(lazy, t, handle)
+        place = self.places.pop(id(t), None)
+        if place is not None:
+            self.places[id(handle)] = place
+            self.inputs[~place] = self.inputs[~place]._replace(argument=handle)
+        return handle
+
+    def _replace_output(self, lazy: Lazy | None, t: Tensor, other: Tensor) -> None:
+        """``other`` is from now on the output that was ``t``, if this is one by its ``lazy``."""
+        outputs = self.outputs
+        place = lazy.place if lazy is not None and lazy.trace is self else len(outputs)
+        if place < len(outputs) and outputs[place] is t:  # else a finalizer has read it
+            outputs[place] = other
+
+    # Before a trace ends
+
+    def detach_stale(self, outputs: Iterable[Tensor]) -> None:
+        """Put handles in the place of inputs, and of ``outputs``, that are views out of date.
+
+        Using such a view itself would refresh it.
+        """
+        if not self.path[-1].has_writes:
+            return
+        for t in [*[given.argument for given in self.inputs], *outputs]:
+            seen = out_of_date(t)
+            if seen is not None:
+                self.stood_in.append((t, self._stand_in(t, seen)))
+
+    def update_stale(self) -> None:
+        """Give Tensors that are out of date the state that the handles in their places have by now."""
+        pairs, self.stood_in = self.stood_in, []
+        for t, handle in pairs:
+            if t._lazy is not None and t._lazy.trace is self and handle._lazy is None:
+                take_over(t, handle)
+
+    def inputs_changed(self) -> bool:
+        """Whether an input was written to, other than by operations of this trace."""
+        changed = [x.argument for x in self.inputs if version_at(x.argument) != x.version]
+        return any([type(a.meta) is not Past for a in changed])
+
+    def saves_stale(self, stretch: Stretch) -> bool:
+        """Whether nodes would save what was overwritten since: then the backward pass is an error."""
+        if not self.path[-1].has_writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
+            return False
+        for k in stretch.passed(None, stretch.variables)[1]:
+            t = self.outputs[k] if k >= 0 else stretch.inputs[~k].argument
+            meta = t.meta if type(t) is Tensor else None
+            overwritten = type(meta) is Past and meta.storage.version != meta.version
+            if overwritten or out_of_date(t) is not None:
+                return True
+        return False
 
     # Reading
 
     def get(self, t: Tensor, name: str) -> Any:
         """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:
-            if t._lazy is None:  # another thread has read it
+            if t._lazy is None or t._lazy.trace is not self:  # another thread has read it
                 return getattr(t, name)
             if self.busy and self.thread_state is state.__dict__:
                 # A finalizer reads, while operations are appended or run: nothing is changed.
@@ -72,10 +478,7 @@ class Trace(Writes):
                 return getattr(cells[t._lazy.place], name)
             if t._level.id != self.level.id and name == "_value":
                 return self.read(t)
-            if self._can_flush() and self.flush(too_long=False):
-                if self.level is ROOT and name == "_node":  # a backward pass begins: a step ends
-                    self.close()
-            else:
+            if name == "_node" or not (self._can_flush() and self.flush(too_long=False)):
                 self.materialize()
         return getattr(t, name)
 
@@ -121,78 +524,97 @@ class Trace(Writes):
         outs: list[Any],
         pull: Pull,
         *static: Hashable,
-        leaves: Sequence[Tensor],
+        leaves: Sequence[Value] | None = None,
+        cotangents: Sequence[Value] = (),
         values: bool = False,
         frees: bool = True,
-    ) -> list[Value] | None:
+    ) -> tuple[Sequence[Any], Sequence[Any]] | None:
         """See `fad.core.replay_protocol.Deferred`."""
         with self.lock:
             if self.busy:
                 return None
-            if len(self.path) == 1 and self.level is ROOT:  # a step ends, all of which has run
-                self.close()
-                return None
             self.busy = True
             try:
                 self.detach_stale(())
-                if not outs or not self._goes_on() or self.inputs_changed():
+                way = self._way_from(outs)
+                if way is None or not self._goes_on() or not all(map(is_small, cotangents)):
                     return None
-                ends = tuple([self._place_of(o) for o in outs])
-                if None in ends or [*map(id, leaves)] != [*map(id, self.leaves())]:
+                wanted = way.wanted(leaves, frees)
+                if wanted is None:
                     return None
-                outs.clear()  # `kept` counts references: those of the user alone may be left
-                kept = self.kept()
-                outs += [self.outputs[k] for k in ends]
-                if values:
-                    kept = tuple(sorted({*kept, *ends}))
-                stretch = Stretch.of(self)
-                variables = stretch.variables
+                ends, source = way.ends, way.source
+                key = (ends, wanted, *static, *codes_of(cotangents))
 
-                def after(own: Level, given: Cells, cells: Cells) -> Sequence[Value]:
-                    inside = [given[k] for k in variables]
-                    values = [x._value for x in inside]
-                    return pull(own, [cells[k] for k in ends], inside, values)
+                def after(own: Level, given: Cells, cells: Cells, cts: Cells) -> PyTree:
+                    inside = [given[k] for k in wanted]
+                    below = [x._value for x in inside]
+                    return pull(own, [cells[k] for k in ends], inside, below, *cts)
 
-                key = (ends, *static)
-                found = self._replay(stretch, kept, key, after, freed=ends if frees else ())
-                if found is not None:
+                if source is not self:
+                    found = source.pass_from(way.stretch, ends, key, after, cotangents)
+                    source.free(ends, wanted)
+                    tree.hits += 1
+                elif self.inputs_changed():
+                    return None
+                else:
+                    outs.clear()  # `kept` counts references: those of the user alone may be left
+                    kept = self.kept()
+                    outs += [self.outputs[k] for k in ends]
+                    kept = tuple(sorted({*kept, *ends})) if values else kept
+                    freed = (ends if frees else (), wanted)
+                    found = self._replay(way.stretch, kept, key, after, cotangents, freed)
+                    if found is None:
+                        return None
                     self._detach()
                     self._succeeded()
                     self._empty()
-                return found
             finally:
                 self.busy = False
+            self.close()
+            return way.gradients(leaves, wanted, found) if frees else (leaves or (), found)
 
-    def _place_of(self, o: Any) -> Any:
-        """The place of an output of the function; None if it is none of the trace."""
-        lazy = o._lazy if type(o) is Tensor and o._level is self.level else None
-        return lazy.place if lazy is not None and lazy.trace is self else None
+    def _way_from(self, outs: Sequence[Value]) -> Way | None:
+        """The way of a backward pass from these outputs of the trace; None if they are not of one stretch."""
+        source: Any = None
+        ends: list[int] = []
+        for o in outs:
+            lazy = o._lazy if type(o) is Tensor and o._level is self.level else None
+            if lazy is None or (ends and lazy.trace is not source):
+                return None
+            source = lazy.trace
+            ends.append(lazy.place)
+        if source is self:
+            return way_through(self, Stretch.of(self), tuple(ends))
+        is_own = type(source) is Segment and source.owner is self and source.is_whole()
+        return way_through(source, source.stretch, tuple(ends)) if is_own else None
 
     def _replay(
         self,
         stretch: Stretch,
         kept: Places,
         key: tuple[Hashable, ...] = (),
-        after: Callable[[Level, Cells, Cells], Sequence[Value]] = lambda *_: (),
-        freed: Places = (),
+        after: Finish = lambda *_: (),
+        operands: Sequence[Value] = (),
+        freed: tuple[Places, Places] = ((), ()),
         long: bool = False,
-    ) -> list[Value] | None:
+    ) -> list[MaybeValue] | None:
         """Give the outputs that are ``kept`` their values by one program, one level down.
 
-        Returns what the program returns of ``after``, a backward pass of which ``key`` tells all, which has
-        ``freed`` these outputs; None if there is no program. ``long``: it is one of several segments.
+        Returns what the program returns of ``after``, a backward pass of which ``key`` tells all, and which
+        has ``operands``; None if there is no program. The pass has ``freed`` what leads from these outputs
+        to these inputs. ``long``: it is one of several segments.
         """
         path, policy = stretch.path, self.policy
         if not key and not long and len(path) == 1 and type(path[0].op) is Primitive:
             return None  # one operation is one program in any case
-        if self.level.wraps and not all(map(is_untouched, self.leaves())):
+        if self.level.wraps and not all(map(is_untouched, stretch.leaves())):
             return None
         if self.saves_stale(stretch):
             return None
         self.detach_stale([self.outputs[k] for k in kept])
 
-        def finish(own: Level, given: Cells, cells: Cells, _: Sequence[Operand]) -> PyTree:
-            found = tuple(after(own, given, cells))
+        def finish(own: Level, given: Cells, cells: Cells, rest: Sequence[Operand]) -> PyTree:
+            found = tuple(after(own, given, cells, rest))
             return found, tuple([p for k in kept for p in own.parts(cells[k])])
 
         ending = path[-1].ending((key, long, *kept))
@@ -207,17 +629,18 @@ class Trace(Writes):
         if isinstance(program, str):
             self.why = program
             return None
-        parts = stretch.parts = parts_of(stretch.inputs, self.on_values)
-        if not policy.have_ready(program, parts):
+        stretch.parts = parts_of(stretch.inputs, self.on_values)
+        values = [*stretch.parts, *operands]
+        if not policy.have_ready(program, values):
             self.why = "its program is being compiled"
             return None
         try:
-            found, computed = program(parts)
+            found, computed = program(values)
         except Exception as error:  # of any kind: recording raises it again, or succeeds
             ending.fail(error)
             return None
         tree.hits += 1
-        fill(self, stretch, kept, computed, freed)
+        fill(self, stretch, kept, computed, *freed)
         return list(found)
 
     # The end
@@ -235,7 +658,7 @@ class Trace(Writes):
             self.why = self.why or "a value or a node was read"
             stretch = Stretch.of(self)
 
-            def replay() -> list[Value] | None:
+            def replay() -> list[MaybeValue] | None:
                 return self._replay(stretch, self.kept())
 
             found = None
@@ -255,10 +678,9 @@ class Trace(Writes):
         Called at the exit of the level, and where a step ends that has been flushed.
         """
         with self.lock:
-            done = self.done
-            self._detach()
-            if done:
+            if self.done:
                 return
+            self._detach()
             if self.busy or referenced(self.outputs):
                 return self.materialize()
             if self.ended:
@@ -304,6 +726,15 @@ class Trace(Writes):
         self.begin(root)
 
 
+def _has_state(t: Tensor) -> bool:
+    """Whether ``t`` has a state that can be replaced: it has no node."""
+    return t._lazy is not None or not t._requires_grad
+
+
+def _has_no_hooks(meta: Meta) -> bool:
+    return not (meta.retains_grad or meta.has_hooks or meta.inference)
+
+
 # Where traces begin: with a transform, or with a step of the eager tape
 
 
@@ -328,17 +759,14 @@ def open_trace(level: Any, inputs: Sequence[Value], function: Callable[..., PyTr
 def open_step(op: Primitive, args: Sequence[Operand], plan: VjpPlan) -> Outputs:
     """Begin a trace of the eager tape, of which this is the first operation; None if that cannot be.
 
-    Steps begin with operations on leaves, or on outputs of programs; another operation on what has a node is
-    in the middle of one. If the operation repeats, the step may do so.
+    Steps begin with operations on leaves; another operation is in the middle of one. If the operation
+    repeats, the step may do so. What a backward pass computes is no step.
     """
-    after = False
-    for a in args:
-        if isinstance(a, Tensor) and a._requires_grad and a._node is not None:
-            if not a._node.is_program:
-                return None
-            after = True
-    if not after and not is_step_due(plan.id):
+    if running.task is not None or not is_step_due(plan.id):
         return None
+    for a in args:
+        if isinstance(a, Tensor) and a._requires_grad and not is_leaf(a):
+            return None
     trace = state.trace = _begun(ROOT, (plan.id,), None, "a step of the eager tape")
     return None if trace is None else trace.append(op, args)
 

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 
 from fad.core.level import bind
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, meta_of
+from fad.core.tensor import Tensor, meta_of, new_tensor
 from fad.core.types import MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, alias
 from fad.tape.handles import call_observer, host_for, name_of
+from fad.tape.recorder import ROOT
 
 ADD = Primitive("add", jnp.add, deferrable=True)
 _adding = threading.RLock()
@@ -24,11 +25,19 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
     """Add a gradient, a Tensor of t's level or its detached value, to ``t.grad``.
 
     ``t.grad`` is changed in place, unless ``create_graph``: then it becomes another Tensor, with history.
+
+    NOTE [the tangent of a gradient]
+
+        p = fad.tensor(2.0, requires_grad=True)
+        with fad.dual_level():
+            (fad.make_dual(p, fad.tensor(1.0)) ** 3).backward(create_graph=True)
+            assert fad.unpack_dual(p.grad).tangent == 12.0
+
+    A gradient that comes from a dual level is a dual, and is added as one: ``.grad`` has its tangent as
+    long as the level runs, and reads as its primal afterwards. As in PyTorch, a pass that is not recorded
+    starts ``.grad`` with the detached gradient, which has no tangent.
     """
     meta, level = meta_of(t), t.level
-    while isinstance(gradient, Tensor) and gradient.level.id > level.id and gradient.level.on_tape:
-        # ``.grad`` outlives a dual level, as in PyTorch.
-        gradient = gradient.level.outlive(gradient)
     with _adding:
         old = meta.grad
         if create_graph:
@@ -36,11 +45,30 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
             new = level.lift(new)
             meta.grad = alias(new) if new is gradient else new
         elif old is None:
-            value = level.detach(gradient)
+            value = level.detach(_primal(gradient))
             new = level.lift(value)
             meta.grad = alias(new) if new is value else new
         else:
-            AccumulateGrad.write(old, level, bind(ADD, (level.detach(old), level.detach(gradient))))
+            total = bind(ADD, (level.detach(old), _unrecorded(level.detach(gradient))))
+            AccumulateGrad.write(old, level, total)
+
+
+def _primal(x: Value) -> Value:
+    """``x`` without the tangents that it has at dual levels of the eager tape."""
+    while isinstance(x, Tensor) and x.level.on_tape and x.level is not ROOT:
+        x = x.value
+    return x
+
+
+def _unrecorded(x: Value) -> Value:
+    """``x`` without history at the levels of the eager tape; it keeps its tangents."""
+    if not isinstance(x, Tensor) or not x.level.on_tape:
+        return x
+    value, aux = x.value, x.aux
+    if x.level is not ROOT:
+        aux = None if aux is None else _unrecorded(aux)
+        value = new_tensor(_unrecorded(value), x.level, aux)
+    return value  # type: ignore[no-any-return]
 
 
 def accumulate(node: AccumulateGrad, gradient: MaybeValue, create_graph: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
@@ -17,7 +18,7 @@ from fad.core.blocks import BlockType
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, flush, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
+from fad.core.tensor import Storage, Tensor
 from fad.core.types import Array, MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import GradientError
 from fad.errors.tracebacks import users_frames
@@ -388,6 +389,35 @@ def remember(node: Node) -> None:
     node.metadata["traceback_"] = traceback.format_stack()[:-1]
     if running.current is not None:
         node.metadata["parent_"] = running.current
+
+
+# Of what was written to in anomaly mode, a storage or the output of a node: the stacks of the writes, by the
+# versions that they made.
+_writes: weakref.WeakKeyDictionary[Storage | Node, dict[int, list[str]]]
+_writes = weakref.WeakKeyDictionary()
+_MOST_WRITES = 256  # so many of the last are kept
+
+
+def remember_write(of: Storage | Node, version: int) -> None:
+    """In anomaly mode, keep where the write is made that makes this version."""
+    if not mode.on:
+        return
+    stacks = _writes.setdefault(of, {})
+    stacks[version] = traceback.format_stack()[:-1]
+    if len(stacks) > _MOST_WRITES:
+        del stacks[next(iter(stacks))]
+
+
+def explain_write(of: Storage | Node, version: int) -> str:
+    """Where the write was made that made this version, or how that can be known."""
+    stack = _writes.get(of, {}).get(version)
+    if stack is None:
+        return (
+            "Or enable anomaly detection before the write, with fad.autograd.set_detect_anomaly(True): then "
+            "this error has the line of the write, and that of the operation that failed to compute its "
+            "gradient."
+        )
+    return "Traceback of the write:\n" + "".join(users_frames(stack))
 
 
 def explain(node: Node) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 
@@ -92,26 +91,3 @@ def pair(edge: NextEdge) -> tuple[Node, int] | None:
         return None
     node, nr = edge
     return None if node is None else (node, nr)
-
-
-def edges_of_operations(node: Node, opened_only: bool = False) -> Sequence[tuple[Node, int] | None]:
-    """The edges of ``node``, none of which leads to the node of a program from now on.
-
-    ``opened_only``: but for programs whose operations have no nodes yet.
-    """
-    edges = node.edges
-    if any([e is not None and e[0].is_program for e in edges]):
-        node.edges = edges = [e and edge_to_operation(e, opened_only) for e in edges]
-    return edges
-
-
-def edge_to_operation(edge: tuple[Node, int], opened_only: bool = False) -> tuple[Node, int]:
-    """``edge``; if that leads to the node of a program, the edge to the node of its operation.
-
-    ``opened_only``: if there is such a node already.
-    """
-    node: Any = edge[0]
-    if node.is_program and (node.operations is not None or not opened_only):
-        edge = node.edges_of_outputs()[edge[1]]
-        edge[0].has_parent = True
-    return edge

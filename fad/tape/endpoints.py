@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.borrowed import as_array
-from fad.core.level import bind, layers, outlived
+from fad.core.level import Level, bind, captured_by_jit, layers, outlived, state
 from fad.core.tensor import Tensor, is_operand
 from fad.core.types import Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
-from fad.tape.edges import Edge, GradientEdge, edge_to_operation
+from fad.tape.edges import Edge, GradientEdge
 from fad.tape.engine import ONES_LIKE
-from fad.tape.graph import Node, gradient_edge
-from fad.tape.recorder import level_of
+from fad.tape.graph import AccumulateGrad, Node, gradient_edge
+from fad.tape.recorder import ROOT, level_of
 
 _SINGLE = (
     GradientEdge,
@@ -168,7 +168,7 @@ def edges_of(inputs: Sequence[Operand], who: str) -> list[tuple[Node, int]]:
                 f"{who}: One of the differentiated Tensors does not require grad: input {k}. "
                 "Make it with requires_grad=True, or call x.requires_grad_() before computing."
             )
-        edges.append(edge_to_operation(gradient_edge(x)))
+        edges.append(gradient_edge(x))
     return edges
 
 
@@ -201,3 +201,156 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
                     "function, or take the gradient of what the transform returns, outside of it."
                 )
     return found
+
+
+# `backward` inside of a transform
+
+
+def refuse_leaves_outside(
+    outputs: Sequence[object],
+    cotangents: Sequence[object] | None,
+    inputs: Sequence[object] | None,
+) -> None:
+    """Raise where a `backward` inside of a transform would have to reach a leaf from outside of it.
+
+    NOTE [leaves outside of a transform]
+
+        w = fad.tensor(3.0, requires_grad=True)
+
+        def f(v):
+            loss = v * w
+            loss.backward()  # w.grad would get nothing
+            return loss
+
+        fad.grad(f)(2.0)  # raises GradientError
+
+    ``loss`` belongs to the level of ``grad``, and its graph there leads to ``v`` alone. How it depends on
+    ``w`` is in the graph of its value, one level down, which this pass does not go through. So the graphs
+    below are searched for leaves that the user made. What depends on them by an argument of the transformed
+    function is left out, if the pass has leaves of the user's inside: then it is for these.
+
+    Raises:
+        GradientError: there is such a leaf, or one of ``inputs`` is outside.
+    """
+    pure = [] if state.pure is None else [state.pure]
+    for k, y in enumerate(outputs):
+        c = cotangents[k] if cotangents is not None and k < len(cotangents) else None
+        of_tape = type(y) is Tensor and y._level is ROOT
+        if of_tape and not pure and not (isinstance(c, Tensor) and c._level is not ROOT):
+            continue
+        of_output = [level_of(y.node)] if isinstance(y, GradientEdge) else _levels(y)
+        inside = [level for level in (*of_output, *_levels(c)) if not level.on_tape]
+        inside += pure
+        if not inside or not of_output:
+            continue
+        level = max(inside, key=lambda level: level.id)
+        if inputs is not None:
+            lost = next((x for x in inputs if _is_outside(x, of_output[0], level)), None)
+        else:
+            lost = _lost_leaf(y, level) if isinstance(y, Tensor) and y.requires_grad else None
+        if lost is not None:
+            raise GradientError(_outside(k, lost, level))
+
+
+def _levels(x: object) -> list[Level]:
+    return [t.level for t in layers(x)]
+
+
+def _is_outside(x: object, start: Level, level: Level) -> bool:
+    """Whether an input is from outside of ``level``, where a pass is that starts at the level ``start``."""
+    node = x.node if isinstance(x, GradientEdge) else None
+    if node is not None:
+        own: Level = level_of(node)
+        x = node.variable if isinstance(node, AccumulateGrad) else x
+    elif isinstance(x, Tensor) and not captured_by_jit(x):
+        own = x.level
+    else:
+        return False
+    if own.id >= level.id:
+        return False
+    if not (own is start or (own.on_tape and start.on_tape)):
+        return True
+    return isinstance(x, Tensor) and _since(x) < level.id
+
+
+def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
+    """A leaf of the user's that ``y`` depends on, and that a pass from there, inside of ``level``, does not
+    give a gradient; None if there is none.
+    """
+    y = outlived(y)
+    tracked = [x for x in layers(y) if x.requires_grad]
+    if len(tracked) == 1 and tracked[0].level is level and not level.notes_captures:
+        return None  # all its leaves are of this level
+    reached: set[int] = set()
+    cut: set[tuple[Node, int]] = set()
+    if level.deriving or any([_is_users(v) for v, _ in _leaves(y, cut)]):
+        arguments = [x for own in _levels(y) for v in own.arguments for x in layers(v)]
+        cut.update([gradient_edge(x) for x in arguments if x.requires_grad])
+        arguments_too = False
+    else:
+        arguments_too = True
+    for x in tracked:
+        for leaf, is_stand_in in _leaves(x, cut, arguments_too):
+            if not _is_users(leaf):
+                continue
+            own = x.level is y.level and not is_stand_in
+            if own and (leaf.level.id >= level.id or _since(leaf) >= level.id):
+                reached.add(id(leaf))
+            elif id(leaf) not in reached:
+                return leaf
+    return None
+
+
+def _is_users(leaf: Tensor) -> bool:
+    """Whether the user made a leaf; else it is an argument of a transformed function."""
+    return leaf.level.on_tape or (leaf.meta is not None and leaf.meta.made_leaf >= 0)
+
+
+def _since(x: Tensor) -> int:
+    """The id of the newest level when ``x`` was made, or made a leaf."""
+    return x.born if x.meta is None else max(x.born, x.meta.made_leaf)
+
+
+def _leaves(
+    x: Tensor, cut: Container[tuple[Node, int]], arguments: bool = False
+) -> Iterator[tuple[Tensor, bool]]:
+    """The leaves that the graph of ``x`` at its level leads to, but by the edges in ``cut``.
+
+    In place of a leaf that stands for a Tensor outside of a checkpointed body, the leaves of that, marked
+    True; see `RecordingLevel.stands_for`.
+    """
+    seen: set[Node] = set()
+    stack: list[tuple[Node, int] | None] = [gradient_edge(x)]
+    while stack:
+        edge = stack.pop()
+        if edge is None or edge in cut or edge[0] in seen:
+            continue
+        node = edge[0]
+        seen.add(node)
+        if type(node) is not AccumulateGrad:
+            stack.extend(node.edges)
+            continue
+        outside = level_of(node).stands_for(node.variable, arguments)
+        if outside is None:
+            yield node.variable, False
+        else:
+            for t in layers(outside):
+                if t.requires_grad:
+                    yield from [(leaf, True) for leaf, _ in _leaves(t, cut, arguments)]
+
+
+def _outside(k: int, x: object, level: Level) -> str:
+    """The message for a leaf that a `backward` inside of ``level`` does not reach."""
+    start = f"backward() inside of a transform ({level!r}): element {k} of tensors depends on"
+    if isinstance(x, Tensor) and _since(x) >= level.id:
+        return (
+            f"{start} a leaf of {x.level!r} ({describe(x)}) that was made inside, and would give it no "
+            "gradient. Make the leaf of what the function is given (t = x.detach().requires_grad_()), or "
+            "take that gradient by fad.grad of a function of the leaf."
+        )
+    return (
+        f"{start} a leaf from outside of it ({describe(x)}), whose .grad it does not reach or must not "
+        "change. Return the loss and call backward() on it outside of the transform; or make the leaf an "
+        "argument of the function, for which the transform gives the derivative; or, if it is a constant "
+        "there, write w.detach(), or name the leaves that are meant: backward(inputs=[...])."
+    )

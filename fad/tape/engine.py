@@ -11,15 +11,13 @@ import jax
 
 from fad.core.level import MODES, bind, state
 from fad.core.primitive import Primitive
-from fad.core.replay_protocol import seam
 from fad.core.tensor import Tensor
 from fad.core.threads import on_new_thread
 from fad.core.types import Array, MaybeValue, Operand, Value
 from fad.errors import GradientError
-from fad.tape.accumulate import ADD, accumulate
+from fad.tape.accumulate import ADD
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import watched_node
-from fad.tape.edges import edge_to_operation, edges_of_operations
 from fad.tape.graph import (
     AccumulateGrad,
     Node,
@@ -56,13 +54,9 @@ UNIT_COTANGENT.dependence = lambda mask: (False,)
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class _Task:
-    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes.
-
-    ``attended``: a hook or a rule in Python may have run in it.
-    """
+    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
 
     depth: int
-    attended: bool = False
     callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
 
@@ -122,16 +116,6 @@ def run(
     Nodes run in the order of their ``sequence_nr``, latest first, once all gradients that flow into
     them have arrived and been added up.
     """
-    single = not any([e[0].is_program for e, _ in roots])  # else a pass of few nodes
-    if single and state.replaying and not create_graph and not anomaly.watch:
-        ends = captures if targets is None else [(n, 0) for n in dict.fromkeys(targets)]
-        found = seam.replay.backward(roots, ends, keep_graph)
-        if found is not None:
-            if captures is not None:
-                return [g for _, g in found]
-            for (node, _), g in found:
-                accumulate(node, g)
-            return []
     outer = running.task
     task = _Task(0 if outer is None else outer.depth + 1)
     if task.depth > _MOST_NESTED:
@@ -202,11 +186,6 @@ def _run_task(
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
     graph = _graph_of(starts, wanted, targets)
-    # To open a node of a program makes other nodes, among which there may be nodes of programs.
-    while graph.programs and _open(graph, roots, create_graph):
-        roots = [(edge_to_operation(e, opened_only=True), c) for e, c in roots]
-        starts = [e[0] for e, _ in roots]
-        graph = _graph_of(starts, wanted, targets)
     dependencies, needed = graph.counts, graph.needed
     buffers: dict[Node, list[MaybeValue]] = {}
     for (node, nr), cotangent in roots:
@@ -259,7 +238,7 @@ def _run_task(
                 if not keep_graph:
                     node.release_variables()
             else:
-                grads = _attended(node, graph, cotangents, need, buffers, create_graph, keep_graph)
+                grads = _attended(node, cotangents, need, create_graph, keep_graph)
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None:
                     continue
@@ -292,23 +271,17 @@ def _end(
         hooked = meta is not None and bool(meta.hooks)
     else:
         hooked = not runs and node.extra is not None
-    running.task.attended |= hooked
     return call_tensor_hooks(node, cotangents, create_graph) if hooked else cotangents
 
 
 def _attended(
     node: Any,
-    graph: _PassGraph,
     cotangents: list[MaybeValue],
     need: tuple[bool, ...],
-    buffers: dict[Node, list[MaybeValue]],
     create_graph: bool,
     keep_graph: bool,
 ) -> Sequence[MaybeValue]:
-    """What any node gives for its edges: it may be watched, or a leaf or a program, or have hooks."""
-    if node.is_program:
-        return _run_program(node, graph, cotangents, need, buffers, keep_graph)
-    running.task.attended = True
+    """What any node gives for its edges: it may be watched, or a leaf, or have hooks."""
     if type(node) is AccumulateGrad:
         if anomaly.nodes:
             watched_node(reach_leaf, node, cotangents, create_graph)
@@ -345,13 +318,11 @@ class _PassGraph:
     """What a pass goes through, as it is when the pass begins: another thread may change edges later.
 
     ``counts``: how many edges of the pass lead to each of its nodes. ``needed``: which nodes run (None: all).
-    ``programs``: the nodes that are of programs, each with its `Stretch`.
     """
 
     edges: dict[Node, Sequence[tuple[Node, int] | None]]
     counts: dict[Node, int]
     needed: set[Node] | None
-    programs: dict[Node, Any]
 
 
 def _graph_of(
@@ -367,14 +338,9 @@ def _graph_of(
     stack = list(counts)
     stray = any([bool(n.edges) for n in ends])  # type: ignore[attr-defined]
     known: dict[Node, Sequence[tuple[Node, int] | None]] = {}
-    programs: dict[Node, Any] = {}
     while stack:
         node = stack.pop()
-        if node.is_program:
-            edges, programs[node] = node.edges_and_stretch()  # type: ignore[attr-defined]
-        else:
-            edges = node.edges
-        known[node] = edges
+        edges = known[node] = node.edges
         if not edges and node not in ends:
             stray = True
         for edge in edges:
@@ -387,7 +353,7 @@ def _graph_of(
                 counts[n] = 1
                 stack.append(n)
     if not stray or (targets is None and not wanted):
-        return _PassGraph(known, counts, None, programs)
+        return _PassGraph(known, counts, None)
     # Reverse reachability: from the ends up, along edges turned round.
     parents: dict[Node, list[Node]] = {}
     for node, edges in known.items():
@@ -403,64 +369,4 @@ def _graph_of(
                 stack.append(p)
     # What leads to a node of the pass is itself needed, so all of the counted edges will be used.
     counts = {n: c for n, c in counts.items() if n in needed or n in ends}
-    return _PassGraph(known, counts, needed, programs)
-
-
-def _open(
-    graph: _PassGraph, roots: Sequence[tuple[tuple[Node, int], Value]], create_graph: bool
-) -> bool:
-    """Put the nodes of operations in the place of programs that this pass cannot run whole.
-
-    Returns whether there are any.
-    """
-    outputs: dict[Any, set[int]] = {p: set() for p in graph.programs}
-    for edges in ([e for e, _ in roots], *graph.edges.values()):
-        for edge in edges:
-            if edge is not None and edge[0] in outputs:
-                outputs[edge[0]].add(edge[1])
-    single = create_graph or anomaly.nodes
-    changed = False
-    for p, numbers in outputs.items():
-        if single or not p.is_runnable(numbers):
-            p.edges_of_outputs()
-            changed = True
-    if changed:
-        for node in graph.edges:
-            if node not in outputs or graph.programs[node] is not None:
-                edges_of_operations(node, opened_only=True)
-    return changed
-
-
-def _run_program(
-    node: Any,
-    graph: _PassGraph,
-    cotangents: Sequence[MaybeValue],
-    need: Sequence[bool],
-    buffers: dict[Node, list[MaybeValue]],
-    keep_graph: bool,
-) -> Sequence[MaybeValue]:
-    """The gradients that the node of a program gives, added to those that have arrived where they go.
-
-    NOTE [sums in order]
-
-        def loss(x):
-            y = fnp.sin(x)
-            return fnp.sum(y * y) + fnp.sum(y * 0.1) + fnp.sum(x * 0.3)
-
-        grads = [fad.grad(loss)(array).tolist() for _ in range(9)]
-        assert grads == [grads[0]] * 9  # also once they are programs: equal to the last bit
-
-    The operations of a program are the latest before what has arrived. Single nodes would add their gradients
-    to that one after the other, and sums of floating-point numbers depend on the order: so the program is
-    given what has arrived, and what it gives takes the place of that.
-    """
-    arrived: list[MaybeValue] = [None] * len(need)
-    for k, (edge, n) in enumerate(zip(graph.edges[node], need, strict=True)):
-        if n and edge is not None and edge[0] in buffers:
-            slots = buffers[edge[0]]
-            if edge[1] < len(slots):
-                arrived[k], slots[edge[1]] = slots[edge[1]], None
-    found: Sequence[MaybeValue] = node.run_adding(
-        graph.programs[node], cotangents, need, arrived, keep_graph
-    )
-    return found
+    return _PassGraph(known, counts, needed)

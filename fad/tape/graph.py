@@ -21,7 +21,6 @@ from fad.tape.edges import (
     InputMetadata,
     NextEdge,
     device_of_sharding,
-    edges_of_operations,
     pair,
     sharding_of,
 )
@@ -170,19 +169,18 @@ class Node:
         """Called before `release_variables` in a pass that keeps nothing."""
 
     is_traceable = False
-    is_program = False  # see NOTE [nodes of programs] in `fad.replay.program_node`
     passes_state_transparently = False
     requires_grad = True
 
     @property
     def next_edges(self) -> list[Edge]:
         """An edge for each input of the forward operation; invalid where no gradient is wanted."""
-        return [Edge(None, 0) if e is None else Edge(*e) for e in edges_of_operations(self)]
+        return [Edge(None, 0) if e is None else Edge(*e) for e in self.edges]
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """``(node, input_nr)`` for each next edge, as PyTorch's ``grad_fn.next_functions``."""
-        return tuple([(None, 0) if e is None else e for e in edges_of_operations(self)])
+        return tuple([(None, 0) if e is None else e for e in self.edges])
 
     def next_edge(self, index: int) -> Edge:
         """One of `next_edges`."""
@@ -230,7 +228,7 @@ class Node:
             if node.topology >= 0:
                 stack.pop()
                 continue
-            nexts = [e[0] for e in edges_of_operations(node) if e is not None]
+            nexts = [e[0] for e in node.edges if e is not None]
             unknown = [n for n in nexts if n.topology < 0]
             if unknown:
                 stack.extend(unknown)

@@ -13,7 +13,7 @@ from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.edges import Edge, GradientEdge, edge_to_operation
+from fad.tape.edges import Edge, GradientEdge
 from fad.tape.graph import Node, gradient_edge
 from fad.tape.running import running
 
@@ -31,7 +31,7 @@ def create_gradient_edge(t: Tensor) -> Edge:
     <MultiplyBackward>
     """
     _check_tensor("create_gradient_edge", t)
-    return Edge(*edge_to_operation(gradient_edge(t))) if t.requires_grad else Edge(None, 0)
+    return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
 
 
 def _check_tensor(who: str, t: object) -> None:
@@ -59,7 +59,7 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
             "It is not possible to get the gradient edge for a Tensor that does not require gradients: write "
             "x.requires_grad_() before it is used"
         )
-    return GradientEdge(*edge_to_operation(gradient_edge(t)))
+    return GradientEdge(*gradient_edge(t))
 
 
 def any_variable_requires_grad(*tensors: object) -> bool:

@@ -10,7 +10,6 @@ import jax
 from fad.core.borrowed import as_array
 from fad.core.level import state
 from fad.core.observation import Observable
-from fad.core.replay_protocol import Part
 from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, Operand, Outputs
 from fad.tape.edges import sharding_of
@@ -55,10 +54,6 @@ class RecordedNode(Observable, Node):
 
     def output_written(self, output_nr: int, version: int) -> None:
         """Note that an output was changed in place, where the backward pass would need it as it was."""
-
-    def part(self) -> Part | None:
-        """A `fad.core.replay_protocol.Part`, used for `run` in a compiled pass; None if there is none."""
-        return None
 
 
 def for_edges(grads: Sequence[MaybeValue], need: Sequence[bool]) -> Sequence[MaybeValue]:

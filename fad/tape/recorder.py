@@ -39,7 +39,7 @@ class PrimitiveNode(SavingNode):
     ``graph`` is what compiled backward passes from here keep: see NOTE [graphs that are kept].
     """
 
-    __slots__ = ("graph", "plan")
+    __slots__ = ("plan",)
 
     is_traceable = True
 
@@ -54,7 +54,6 @@ class PrimitiveNode(SavingNode):
     ) -> None:
         self._start(level, edges)
         self.plan = plan
-        self.graph: tuple[Any, ...] | None = None
         # What `_keep` does, without what most calls have none of.
         self.tensors = tensors
         self.values = values
@@ -220,6 +219,10 @@ class RecordingLevel(Level):
         """The cotangent that a recorded backward pass starts with, as a Tensor of this level."""
         return self.lift(x)
 
+    def stands_for(self, leaf: Tensor, arguments: bool) -> Operand | None:
+        """The capture or, with ``arguments``, the argument that a leaf stands for; None if there is none."""
+        return None
+
     def captured(self) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
         """Tensors from outside that were used, and what stood for them here; None where that is unknown."""
         return None
@@ -266,6 +269,8 @@ class GradLevel(RecordingLevel):
 
     def variable(self, value: Value) -> Tensor:
         """A fresh input of this level, which requires grad."""
+        if isinstance(value, Tensor):
+            self.arguments.append(value)
         t = new_tensor(value, self)
         t._requires_grad = True
         return t

@@ -8,7 +8,7 @@ NOTE [views that are saved]
 
 A view is an array of its own here, where in PyTorch it shares the memory of its base, and a view that is
 alive keeps its base. So of a large view a node keeps the base alone, and the operation that leads from there
-(`SavedView`), which runs again in the backward pass: as part of it, where that is compiled.
+(`SavedView`), which runs again in the backward pass.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ import jax
 from fad.core.jaxapi import array_type
 from fad.core.level import bind, modes, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Meta, Tensor, new_tensor, version_of
+from fad.core.tensor import Meta, Storage, Tensor, new_tensor, version_of
 from fad.core.types import Operand, Outputs, ViewLink
 from fad.errors import GradientError, describe
+from fad.tape.anomaly import explain_write
 from fad.tape.edges import sharding_of
 from fad.tape.graph import Node
 from fad.tape.packing import UNCHANGED
@@ -85,27 +86,29 @@ def check_versions(
     ):
         if version == before or not isinstance(t, Tensor):
             continue
+        storage = t.meta.storage  # type: ignore[union-attr]  # it has a version
         if values is not None and type(values[k]) is SavedView:
             t = values[k]
         origin = f", which is output {t.output_nr} of {t.node.name()}" if t.node is not None else ""
-        _raise_modified(t, f"{origin}, saved for {node.name()}", version, before)
+        _raise_modified(t, f"{origin}, saved for {node.name()}", version, before, storage)
 
 
 def raise_written(node: Node, written: tuple[int, int]) -> NoReturn:
     """The error for an output that a node keeps for its backward pass, and that was changed in place."""
     output_nr, version = written
     which = f", which is output {output_nr} of {node.name()}"
-    _raise_modified(node.metadata_of_inputs()[output_nr], which, version, version - 1)
+    _raise_modified(node.metadata_of_inputs()[output_nr], which, version, version - 1, node)
 
 
-def _raise_modified(x: Any, which: str, version: int, expected: int) -> NoReturn:
+def _raise_modified(
+    x: Any, which: str, version: int, expected: int, of: Storage | Node
+) -> NoReturn:
     raise GradientError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [{x.dtype} {list(x.shape)}]{which}, is at version {version}; expected version "
         f"{expected} instead. Hint: compute with a copy of what is written to later "
         "(u[1:-1] += u[1:-1].clone() ** 2), or write to a copy (x.clone()) of a result that is needed as it "
-        "was, or make the loop fad.lax.scan, or enable anomaly detection to find the operation that failed "
-        "to compute its gradient, with fad.autograd.set_detect_anomaly(True)."
+        f"was, or make the loop fad.lax.scan. {explain_write(of, expected + 1)}"
     )
 
 

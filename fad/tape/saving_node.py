@@ -27,6 +27,7 @@ import numpy as np
 from fad.core.level import state
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
+from fad.tape.anomaly import remember_write
 from fad.tape.graph import Node, alias, gradient_edge
 from fad.tape.packing import UNCHANGED, PackedValue
 from fad.tape.recorded_node import RecordedNode
@@ -148,6 +149,7 @@ class SavingNode(RecordedNode):
             k = len(self.tensors) + self.kept_outputs.index(output_nr)
             if type(self.values[k]) is not PackedValue and self.checks_output(k):
                 self.written = (output_nr, version)
+                remember_write(self, version)
 
     def checks_output(self, k: int) -> bool:
         """Whether a write to the output whose value is number ``k`` is an error for the backward pass."""

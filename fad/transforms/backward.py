@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, overload
 import jax.numpy as jnp
 
 from fad.core.borrowed import as_array
+from fad.core.jaxapi import array_type
 from fad.core.level import Level, bind, restores_modes, state
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import MaybeValue, PyTree, Value
@@ -16,12 +17,19 @@ from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
 from fad.tape.accumulate import accumulate
 from fad.tape.edges import GradientEdge
-from fad.tape.endpoints import as_list, edges_of, inputs_outside, roots_of
+from fad.tape.endpoints import (
+    as_list,
+    edges_of,
+    inputs_outside,
+    refuse_leaves_outside,
+    roots_of,
+)
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
-from fad.tape.graph import accumulator_of, gradient_edge
+from fad.tape.graph import accumulator_of
 from fad.tape.hooks import retain_grad
 from fad.tape.recorder import level_of
 from fad.tape.running import running
+from fad.views.aliases import only_value
 
 Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
 Key = TypeVar("Key")
@@ -46,7 +54,8 @@ def backward(
 
     Raises:
         GradientError: an output does not require grad, is not scalar and has no cotangent, or the
-            graph was freed by an earlier pass.
+            graph was freed by an earlier pass; or it is called inside of a transform, for a leaf outside of
+            it, which would get nothing.
 
     Source: ``torch.autograd.backward``.
 
@@ -59,22 +68,20 @@ def backward(
     create_graph = create_graph or running.records is True
     keep = create_graph if retain_graph is None else retain_graph
     tensors = as_list(tensors)
-    if not keep and not create_graph and grad_tensors is None and inputs is None:
-        found = _of_trace(tensors)
-        if found is not None:
-            pairs = [(t, g) for t, g in zip(*found, strict=True) if g is not None]
-            if all([t._node is None for t, _ in pairs]):
-                for t, g in pairs:
-                    accumulate(accumulator_of(t), g)
-            else:  # what the step began with has a history: the pass goes on there
-                run([(gradient_edge(t), g) for t, g in pairs], None)
-            return
     cts = None if grad_tensors is None else as_list(grad_tensors)
+    inputs = None if inputs is None else as_list(inputs)
+    refuse_leaves_outside(tensors, cts, inputs)
+    if not keep and not create_graph and inputs is None:
+        found = _of_trace(tensors, cts)
+        if found is not None:
+            for t, g in zip(*found, strict=True):
+                if g is not None:
+                    accumulate(accumulator_of(t), g)
+            return
     roots = roots_of(tensors, cts, create_graph, "backward()")
     if inputs is None:
         run(roots, None, create_graph=create_graph, keep_graph=keep)
         return
-    inputs = as_list(inputs)
     if not inputs:
         raise GradientError(
             "backward(): `inputs` argument to `backward()` cannot be empty: pass at least one Tensor, "
@@ -88,38 +95,49 @@ def backward(
 
 
 def _of_trace(
-    tensors: Sequence[Value], inputs: Sequence[MaybeValue] | None = None
-) -> tuple[list[PyTree], list[PyTree]] | None:
-    """What a deferred step begins with, and the gradients of that, if its trace gives them.
+    tensors: Sequence[Value],
+    cotangents: Sequence[MaybeValue] | None,
+    inputs: Sequence[Value] | None = None,
+) -> tuple[Sequence[Tensor], Sequence[MaybeValue]] | None:
+    """Leaves of a deferred step, all or the ``inputs``, and their gradients, if its trace gives them.
 
-    None if the step has to be recorded first, or if ``inputs`` are given and are not these, all leaves.
+    None if the step has to be recorded first, or if an input is no leaf of it.
     """
     trace = state.trace
     if trace is None or not tensors:
         return None
-    for t in tensors:
-        if (
-            type(t) is not Tensor
-            or not t._requires_grad
-            or t.shape
-            or not jnp.issubdtype(t.dtype, jnp.floating)
-        ):
+    cts = [_array_of(c) for c in cotangents or ()]
+    if cotangents is not None and len(cts) != len(tensors):
+        return None  # an error
+    for k, t in enumerate(tensors):
+        if type(t) is not Tensor or not t._requires_grad:
             return None
-    with trace.lock:
-        leaves = trace.leaves()
-        if inputs is not None and (
-            {*map(id, inputs)} != {*map(id, leaves)} or any([t._node for t in leaves])
-        ):
+        if cotangents is None:
+            fits = t.shape == () and jnp.issubdtype(t.dtype, jnp.floating)
+        else:
+            c = cts[k]
+            fits = c is not None and (c.shape, c.dtype) == (t.shape, t.dtype)
+        if not fits:
             return None
-        found = trace.finish(list(tensors), _of_leaves, leaves=leaves, values=True)
-    return None if found is None else (leaves, found)
+    given = [c for c in cts if c is not None]
+    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=given, values=True)
+
+
+def _array_of(c: MaybeValue) -> MaybeValue:
+    """The array of a cotangent; None where it has a history or a tangent, or is of no array."""
+    value: MaybeValue = only_value(c) if type(c) is Tensor else c
+    return value if type(value) is array_type else None
 
 
 def _of_leaves(
-    level: Level, outs: Sequence[Tensor], leaves: Sequence[Tensor], values: Sequence[Value]
+    level: Level,
+    outs: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    values: Sequence[Value],
+    *cotangents: Value,
 ) -> list[MaybeValue]:
-    """Gradients of scalar outputs with respect to the leaves of a step; None where nothing arrives."""
-    seeds = [bind(ONES_LIKE, (o.level.detach(o),)) for o in outs]
+    """Gradients of outputs with respect to the leaves of a step; None where nothing arrives."""
+    seeds = cotangents or [bind(ONES_LIKE, (o.level.detach(o),)) for o in outs]
     return pull_back(outs, seeds, leaves)
 
 
@@ -259,11 +277,10 @@ def _grad(
 ) -> list[MaybeValue]:
     """`grad` of lists."""
     found = None
-    if not options.keep_graph and not options.create_graph and cotangents is None:
-        found = _of_trace(outputs, inputs)
+    if not options.keep_graph and not options.create_graph:
+        found = _of_trace(outputs, cotangents, inputs)
     if found is not None:
-        of = {id(leaf): g for leaf, g in zip(*found, strict=True)}
-        grads = [of[id(x)] for x in inputs]
+        grads = list(found[1])
     else:
         roots = roots_of(outputs, cotangents, options.create_graph, "autograd.grad()")
         edges = edges_of(inputs, "autograd.grad()")

@@ -14,7 +14,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor, is_operand, new_tensor, version_of
+from fad.core.tensor import Tensor, is_operand, version_of
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.levels.batch import RANDOMNESS, BatchLevel
@@ -123,7 +123,7 @@ def vmap(
             with BatchLevel(count, axis_name, randomness, first) as level:
                 handles: dict[int, object] = {}
                 inside = [
-                    new_tensor(v, level, d)
+                    level.mapped(v, d)
                     if d is not None
                     else handle(v, handles)
                     if k in shared

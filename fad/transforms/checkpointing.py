@@ -49,7 +49,7 @@ from fad.errors import ArgumentError, GradientError, LevelError, StructureError,
 from fad.functions.calls import FunctionOp
 from fad.functions.rules import CallRules, Saved, pull_through, push_through
 from fad.functions.templates import Template, split
-from fad.levels.batch import BatchLevel, batch_levels
+from fad.levels.batch import BatchLevel, batch_levels, lanes_among
 from fad.levels.jvp import JvpLevel
 from fad.levels.staged import call_with_bodies
 from fad.tape.captures import Captures
@@ -68,10 +68,12 @@ class WatchLevel(GradLevel):
         first: the body runs for the first time; constants stand in for the Tensors of outer levels.
         stands: what it records is what the backward pass of the call differentiates.
 
-    ``stand_ins`` are used in place of those Tensors, in the order in which they are found.
+    ``stand_ins`` are used in place of those Tensors, in the order in which they are found. ``operands``: the
+    arguments of the body in its first run, each with what it stands for.
     ``differentiated``: a backward pass that is not recorded has run at this level.
     ``recording``: the no_grad watermark outside, if that pass went on through the graph outside; else None.
     A later run records there too.
+    ``lanes``: of the vmaps around whose axes the body names. They are used as they are.
     ``writes``: the body writes to Tensors of its own.
     """
 
@@ -79,6 +81,8 @@ class WatchLevel(GradLevel):
         "captures",
         "differentiated",
         "first",
+        "lanes",
+        "operands",
         "recording",
         "stand_ins",
         "stands",
@@ -96,6 +100,8 @@ class WatchLevel(GradLevel):
         self.stands = stands
         self.recording: int | None = None
         self.stand_ins: list[Tensor] = []
+        self.operands: list[tuple[Tensor, Operand]] = []
+        self.lanes: list[Tensor] = []
         self.differentiated = False
         self.writes = False
 
@@ -124,6 +130,7 @@ class WatchLevel(GradLevel):
 
     def tensor(self, value: Operand, requires_grad: bool) -> Tensor:
         """An argument of the body."""
+        self.note_argument(value)
         t = new_tensor(value, self)
         t._requires_grad = requires_grad
         return t
@@ -136,6 +143,10 @@ class WatchLevel(GradLevel):
             if self.first:
                 raise
         if not isinstance(x, Tensor) or x.level is self:
+            return x
+        if lanes_among(batch_levels(), x) is not None:
+            if not any([x is t for t in self.lanes]):
+                self.lanes.append(x)
             return x
         at = self.captures.position(x)
         if self.first and at == len(self.stand_ins):
@@ -152,6 +163,14 @@ class WatchLevel(GradLevel):
             self.recording = self._saved[1]
         tensors = self.captures.tensors
         return tensors, self.stand_ins[: len(tensors)]
+
+    def stands_for(self, leaf: Tensor, arguments: bool) -> Operand | None:
+        if not self.first:  # the first run has looked
+            return None
+        pairs = list(zip(self.stand_ins, self.captures.tensors, strict=True))
+        if arguments:
+            pairs += self.operands  # type: ignore[arg-type]
+        return next((x for own, x in pairs if own is leaf), None)
 
     def lower(self, x: Operand) -> Operand:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
@@ -183,12 +202,13 @@ def alive_again(levels: Sequence[BatchLevel]) -> Iterator[None]:
 
 
 class CheckpointRules(CallRules):
-    """The rules of a checkpointed call on (captures, operands).
+    """The rules of a checkpointed call on (captures, operands, lanes), the last of which are not read.
 
     Arguments:
         body: the function of the operands.
         count: the number of captures.
-        requires: for each capture and operand, whether it requires grad inside.
+        operands: the number of operands.
+        requires: for each value, whether it requires grad inside.
         alone: only one level differentiates the call.
         recording: see `WatchLevel`.
         writes: the same. The pass then uses what the second run saved, whatever that run writes to later: the
@@ -202,6 +222,7 @@ class CheckpointRules(CallRules):
         self,
         body: Callable[..., PyTree],
         count: int,
+        operands: int,
         requires: Sequence[bool],
         alone: bool,
         recording: int | None,
@@ -209,6 +230,7 @@ class CheckpointRules(CallRules):
     ) -> None:
         self.body = body
         self.count = count
+        self.end = count + operands
         self.requires = requires
         self.alone = alone
         self.recording = recording
@@ -220,7 +242,7 @@ class CheckpointRules(CallRules):
         """The body once more, in ``level``: its inputs there, and its result."""
         inside = [level.tensor(v, r) for v, r in zip(values, self.requires, strict=True)]
         level.stand_ins = inside[: self.count]
-        return inside, self.body(inside[self.count :])
+        return inside, self.body(inside[self.count : self.end])
 
     def forward(self, values: Sequence[Operand]) -> tuple[list[Value], Template]:
         with alive_again(self.batches), WatchLevel() as level:
@@ -340,11 +362,13 @@ def checkpoint(
             return leave(_kept_by(policy, body, operands), tensors)
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
+            level.operands = list(zip(inside, operands, strict=True))
             found = body(inside)
+            level.operands = []
             requires_grad = list(map(_requires, split(found)[0]))
             out = trees.map_leaves(level.lower, found)
         captures = level.captures.tensors
-        every = [*captures, *operands]
+        every = [*captures, *operands, *level.lanes]
         tracked = any(map(_is_tracked, every))
         # In a checkpointed body it is one operation, as it is when that body runs again and is tracked.
         if tracked or any([around.notes_captures for around in state.levels]):
@@ -358,7 +382,13 @@ def checkpoint(
             requires = [_requires(x) for x in every]
             known, template = split(out)
             rules = CheckpointRules(
-                body, len(captures), requires, alone, level.recording, level.writes
+                body,
+                len(captures),
+                len(operands),
+                requires,
+                alone,
+                level.recording,
+                level.writes,
             )
             outs = list(bind(FunctionOp(rules, known=(known, template)), every))
             if alone:  # what does not depend on what requires grad is what the first run gave

@@ -140,7 +140,9 @@ def make_dual(x: Any, tangent: MaybeValue, level: Level | None = None) -> Tensor
 
     It shares its values with them, where they are Tensors: a write to the dual changes both, a write to
     one of them is seen in the dual. If ``x`` requires grad, so does the dual, and the gradient that
-    `fad.autograd.grad` gives with respect to ``x`` is a dual too.
+    `fad.autograd.grad` gives with respect to ``x`` is a dual too; so is ``x.grad`` after
+    ``backward(create_graph=True)``. As in PyTorch, a pass that is not recorded starts ``x.grad`` with the
+    primal alone, and adds duals to what is there already.
 
     Arguments:
         x: a floating or complex Tensor or array.

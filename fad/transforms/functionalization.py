@@ -7,12 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from fad.core import trees
+from fad.core.level import Level, modes
 from fad.core.tensor import version_of
 from fad.core.types import PyTree
 from fad.transforms.boundary import check_callable, enter, has_tensor, leave
 from fad.views.aliases import snapshot
 from fad.views.copying import handle
 from fad.views.inplace import overwrite_from
+
+
+class FunctionalizeLevel(Level):
+    """Stands for a call of `functionalize`; see ``pure`` in `ThreadState`."""
+
+    __slots__ = ()
+
+    kind = "functionalize"
 
 
 def functionalize(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
@@ -26,6 +35,9 @@ def functionalize(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     Returns:
         A function with the arguments and results of ``f``.
+
+    Raises:
+        GradientError: ``f`` calls ``backward()`` for a leaf from outside, which would change its ``.grad``.
 
     Source: ``torch.func.functionalize``.
 
@@ -49,7 +61,8 @@ def functionalized(f: Callable[..., PyTree], writes_arguments: bool) -> Callable
         before = {
             id(x): version_of(memo[id(x)]) for x in trees.flatten(entered)[0] if id(x) in memo
         }
-        out = f(*inside, **inside_kwargs)
+        with modes(pure=FunctionalizeLevel()):
+            out = f(*inside, **inside_kwargs)
         if writes_arguments:
             for x in trees.flatten(entered)[0]:
                 own = memo.get(id(x))

@@ -17,7 +17,7 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import Level, bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor
 from fad.core.types import Array, DType, MaybeValue, Operand, PyTree, Shape, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.levels.batch import BatchLevel
@@ -99,7 +99,8 @@ def reverse_jacobian(
             rows = None
             trace = level.trace  # None if it has ended
             if trace is not None:
-                rows = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
+                found = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
+                rows = None if found is None else found[1]
             if rows is None:
                 rows = rows_of(level, outs, variables, values)
         width = len(values)
@@ -458,7 +459,7 @@ def _over_basis(
     for start in range(0, max(size, 1), max(step, 1)):
         pieces = [b[start : start + step] if step < size else b for b in bases]
         with BatchLevel(pieces[0].shape[0], randomness="same") as level:
-            rows = [new_tensor(b, level, 0) for b in pieces]
+            rows = [level.mapped(b, 0) for b in pieces]
             begin_trace(level, rows, run)
             outs = run(rows)
             parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])

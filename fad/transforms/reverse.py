@@ -116,12 +116,10 @@ def gradient_function(
             _check_scalar(out, who)
             outs = [out]
             del out
-            grads: Sequence[MaybeValue] | None = None
-            trace = level.trace  # None if it has ended
+            trace, replayed = level.trace, None  # None if it has ended
             if trace is not None:
-                grads = trace.finish(outs, _gradients, leaves=variables, values=with_value)
-            if grads is None:
-                grads = _gradients(level, outs, variables, values)
+                replayed = trace.finish(outs, _gradients, leaves=variables, values=with_value)
+            grads = replayed[1] if replayed else _gradients(level, outs, variables, values)
             pairs = zip(grads, values, strict=True)
             found = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
         result = trees.unflatten(structure, found, like)

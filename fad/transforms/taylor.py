@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import is_operand
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, StructureError, describe
-from fad.levels.jet import JetLevel, scaled
+from fad.levels.jet import JetLevel
 from fad.transforms.boundary import (
     check_callable,
     has_tensor,
@@ -72,20 +71,23 @@ def _jet(
     values, curves, order, structure = _leaves(primals, series, who)
     tensors = has_tensor((primals, series))
     with JetLevel(order) as level:
-        inside = [level.curve(v, c) for v, c in zip(values, curves, strict=True)]
+        for v in values:
+            level.note_argument(v)
+        inside = [
+            level.curve(v, level.coefficients(c)) for v, c in zip(values, curves, strict=True)
+        ]
         if tensors:
             stand_for(inside, tuple(primals))
         begin_trace(level, inside, f)
         out = f(*trees.unflatten(structure, inside, like=tuple(primals)))
         outs, out_structure = trees.flatten(out)
-        result = [level.unpack(o) for o in outs]
+        result = [(p, level.derivatives(c)) for p, c in [level.unpack(o) for o in outs]]
         changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
     write_back_to(primals, changed, who)
     found = []
-    for p, c in result:
+    for p, d in result:
         zero = zeros_like(p)
-        rest = [zero] * (order - len(c))
-        found.append([*[scaled(x, math.factorial(k)) for k, x in enumerate(c, 1)], *rest])
+        found.append([*d, *[zero] * (order - len(d))])
     return (
         leave(trees.unflatten(out_structure, [p for p, _ in result], like=out), tensors),
         trees.unflatten(out_structure, [leave(c, tensors) for c in found], like=out),
@@ -143,7 +145,7 @@ def derivatives(
 def _leaves(
     primals: PyTree, series: PyTree, who: str
 ) -> tuple[list[Value], list[tuple[Value, ...]], int, trees.PyTreeDef]:
-    """Leaves of the primals, the coefficients of each, the order, and the structure of the primals."""
+    """Leaves of the primals, the derivatives of each, the order, and the structure of the primals."""
     if not isinstance(primals, (tuple, list)) or not isinstance(series, (tuple, list)):
         raise ArgumentError(
             f"{who}: primals and series must be tuples, one entry for each argument, got "
@@ -179,7 +181,7 @@ def _leaves(
                 f"{len(terms)} for {name}. Write None for derivatives that are zero."
             )
         given = [tangent_of(value, t, who, name) for t in terms]
-        curves.append(_coefficients(value, given))
+        curves.append(_moving(value, given))
     return values, curves, order or 0, structure
 
 
@@ -201,12 +203,7 @@ def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> lis
     return found
 
 
-def _coefficients(value: PyTree, terms: Sequence[Value]) -> tuple[Value, ...]:
-    """Derivatives as coefficients, up to the last that is not None."""
+def _moving(value: PyTree, terms: Sequence[Value]) -> tuple[Value, ...]:
+    """Derivatives up to the last that is not None."""
     count = max([k for k, t in enumerate(terms, 1) if t is not None], default=0)
-    return tuple(
-        [
-            zeros_like(value) if t is None else scaled(t, 1 / math.factorial(k))
-            for k, t in enumerate(terms[:count], 1)
-        ]
-    )
+    return tuple([zeros_like(value) if t is None else t for t in terms[:count]])

@@ -27,9 +27,18 @@ import numpy as np
 
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, storage_of
-from fad.core.types import Array, DType, NumpyArray, Operand
+from fad.core.types import Array, Aval, DType, NumpyArray, Operand
 from fad.views.aliases import link_of
-from fad.views.chains import Form, Step, ViewOp, Write, form_of, numbers_of, view_op
+from fad.views.chains import (
+    Form,
+    Step,
+    ViewOp,
+    Write,
+    addresses_after,
+    form_of,
+    numbers_of,
+    view_op,
+)
 from fad.views.duals import DualLink
 from fad.views.write_back import keeps_order
 
@@ -140,21 +149,38 @@ def _decide(
     numbers = iter([np.zeros(s, np.int32)[()] for s in shapes])  # they only move a view
     with jax.ensure_compile_time_eval():
         addresses: Any = _numbered(shape)
-        kind = jax.ShapeDtypeStruct(shape, dtype)
+        kind: Aval = jax.ShapeDtypeStruct(shape, dtype)
         for op, count in form:
             own = [next(numbers) for _ in range(count)]
-            kind = jax.eval_shape(lambda x, op=op, own=own: op.forward(x, own), kind)
-            if op.selects and op.whole:
-                addresses = op.forward(addresses, own)
-            elif op.selects and kind.shape == addresses.shape:  # parts of elements
-                addresses = 2 * addresses
-            elif is_row_major(np.asarray(addresses)):  # the same bytes, read as another dtype
-                addresses = _numbered(kind.shape)
-            else:
+            found, kind = addresses_after(op, addresses, kind, own)
+            if found is None and not is_row_major(np.asarray(addresses)):
                 return False
+            # None: the same bytes, read in another way.
+            addresses = _numbered(kind.shape) if found is None else found
         if primitive is not None:
             addresses = primitive.flat(addresses)
         return test(np.asarray(addresses))
+
+
+# Steps to parts of elements, and back: `ViewOp.places`
+
+
+def parts_of(addresses: Array, count: int) -> Array:
+    """Where the ``count`` equal parts of each element are, in a new last dimension."""
+    return addresses[..., None] * count + jnp.arange(count)
+
+
+def joined(addresses: Array, count: int) -> Array | None:
+    """Where the elements are that are made of the ``count`` ones in each row, the last dimension.
+
+    None if those are not next to each other, as one element's parts are, and in code that is traced, where
+    that is not known.
+    """
+    if isinstance(addresses, jax.core.Tracer):
+        return None
+    first = addresses[..., :1]
+    whole = jnp.array_equal(addresses, first + jnp.arange(count)) and not (first % count).any()
+    return first[..., 0] // count if whole else None
 
 
 def _numbered(shape: tuple[int, ...]) -> NumpyArray | Array:

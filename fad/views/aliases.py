@@ -20,7 +20,7 @@ from fad.core.level import (
     state,
 )
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, bottom, current_node, new_tensor
+from fad.core.tensor import Storage, Tensor, bottom, new_tensor
 from fad.core.types import Value
 from fad.errors import GradientError
 from fad.tape.anomaly import mode as anomaly
@@ -238,7 +238,7 @@ def set_state(t: Tensor, new: Tensor) -> None:
     if lazy is not None and t.meta is not None and lazy.trace.share(t, new):
         return
     flush()
-    place = new.requires_grad, current_node(new), new._output_nr
+    place = new.requires_grad, new.node, new._output_nr
     set_value(t, new)
     t._requires_grad, t._node, t._output_nr = place
 
@@ -256,7 +256,7 @@ def set_value(t: Tensor, new: Tensor) -> None:
 def note_written_outputs(t: Tensor, storage: Storage, version: int) -> None:
     """Note at the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
     for own in (t, *[p() for p in storage.peers]):
-        node = None if own is None else current_node(own)
+        node = None if own is None else own.node
         if isinstance(node, RecordedNode):
             node.output_written(own._output_nr, version)  # type: ignore[union-attr]
 

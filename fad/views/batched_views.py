@@ -12,7 +12,7 @@ import jax
 from fad.core.level import Level, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.types import Array, Operand, PyTree
+from fad.core.types import Array, Aval, Operand, PyTree
 from fad.tape.graph import alias
 from fad.tape.recorder import as_tensor
 from fad.views.aliases import link_of
@@ -22,6 +22,7 @@ from fad.views.chains import (
     Step,
     ViewOp,
     Write,
+    chain_addresses,
     chain_primitive,
     form_of,
     numbers_of,
@@ -112,6 +113,17 @@ def _batched_op(
     def put(x: Array, changed: Array, *numbers: Array) -> Array:
         return chain_put(ops, x, changed, split_numbers(form, numbers))
 
+    def places(addresses: Array, parent: Aval, *numbers: Array) -> Array | None:
+        shape = parent.shape if dim is None else (*parent.shape[:dim], *parent.shape[dim + 1 :])
+        lane = jax.ShapeDtypeStruct(shape, parent.dtype)
+        found: Array | None = jax.vmap(
+            lambda x, *own: chain_addresses(ops, x, lane, split_numbers(form, own)),
+            (dim, *axes),
+            target,
+            axis_size=size,
+        )(addresses, *numbers)
+        return found
+
     repeats = dim is None or any([op.write is Write.BROADCAST for op in ops])
     name = "broadcast" if dim is None else ops[-1].primitive.name
     deferrable = all([op.primitive.deferrable for op in ops])
@@ -126,5 +138,6 @@ def _batched_op(
         None if repeats else jax.vmap(put, (dim, target, *axes), dim, axis_size=size),
         selects=all([op.selects for op in ops]),
         whole=all([op.whole for op in ops]),
+        places=places,
         pieces=max([op.pieces for op in ops]),
     )

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from fad.core import jaxapi
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import bottom
-from fad.core.types import Array, ArrayFunction, Operand, Value
+from fad.core.types import Array, ArrayFunction, Aval, Operand, Value
 
 
 class Write(enum.Enum):
@@ -51,6 +51,9 @@ class ViewOp:
         selects: each element of the view is one of the parent, so that a gradient of the parent is
             viewed and written to as the parent is.
         whole: the elements of the view are whole elements of the parent, not parts of them.
+        places: for a view of parts, ``places(addresses, parent, *numbers)``: where its elements are,
+            counted in elements of its own dtype, from where those of the parent are, whose shape and dtype
+            are ``parent``'s; None from it, or in place of it, if they are not at places of their own.
         pieces: how many views there are of the parent that only differ in the kind of step.
     """
 
@@ -60,6 +63,7 @@ class ViewOp:
     add: ArrayFunction | None = None
     selects: bool = True
     whole: bool = True
+    places: Callable[..., Array | None] | None = None
     pieces: int = 1
 
     def __post_init__(self) -> None:
@@ -148,6 +152,39 @@ def chain_forward(ops: Sequence[ViewOp], x: Array, numbers: Sequence[Sequence[Op
     for op, own in zip(ops, numbers, strict=True):
         x = op.forward(x, own)
     return x
+
+
+def addresses_after(
+    op: ViewOp, addresses: Array, parent: Aval, numbers: Sequence[Operand]
+) -> tuple[Array | None, Aval]:
+    """Where the elements of a step's view are, and its shape and dtype; see NOTE [addresses].
+
+    Arguments:
+        op: the step.
+        addresses: where the elements of what it is a view of are.
+        parent: shape and dtype of that.
+        numbers: those of the step.
+
+    Returns:
+        None for the addresses, if the elements are not at places of their own.
+    """
+    if op.whole:
+        found = op.forward(addresses, numbers)
+        return found, jax.ShapeDtypeStruct(found.shape, parent.dtype)
+    kind = jax.eval_shape(lambda x: op.forward(x, numbers), parent)
+    return None if op.places is None else op.places(addresses, parent, *numbers), kind
+
+
+def chain_addresses(
+    ops: Sequence[ViewOp], addresses: Array, parent: Aval, numbers: Sequence[Sequence[Operand]]
+) -> Array | None:
+    """`addresses_after` all steps; None if they lead to no places."""
+    for op, own in zip(ops, numbers, strict=True):
+        found, parent = addresses_after(op, addresses, parent, own)
+        if found is None:
+            return None
+        addresses = found
+    return addresses
 
 
 def replay(base: Value, chain: Sequence[Step]) -> Any:

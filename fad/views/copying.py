@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from fad.core.level import bind, captured_by_jit
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, current_node, meta_of, new_tensor, storage_of
+from fad.core.tensor import Storage, Tensor, has_history, meta_of, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.tape.graph import alias
@@ -36,7 +36,7 @@ def clone(t: Tensor) -> Tensor:
 
 def shallow_copy(t: Tensor) -> Tensor:
     """Another Tensor that shares the storage: writes to one are seen in both; a leaf of its own."""
-    if t.level is ROOT and t.requires_grad and not has_error(t) and current_node(t) is None:
+    if t.level is ROOT and t.requires_grad and not has_error(t) and not has_history(t):
         leaf = detach(t)
         leaf._requires_grad = True
         return leaf
@@ -53,7 +53,7 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     if t.level is not ROOT or captured_by_jit(t):
         return as_tensor(clone(t))
     requires_grad = t.requires_grad
-    if current_node(t) is not None:
+    if has_history(t):
         raise GradientError(
             "only leaves can be copied deeply (Tensors created explicitly by the user support the deepcopy "
             f"protocol), and {describe(t)} was computed from others: write x.clone() to keep its history, "
@@ -115,7 +115,7 @@ def reduce(t: Tensor, protocol: object) -> Any:
     Raises:
         GradientError: the Tensor has a history, or belongs to a running transform.
     """
-    if t.level is not ROOT or current_node(t) is not None:
+    if t.level is not ROOT or has_history(t):
         raise GradientError(
             f"only leaves of the eager graph can be pickled, got {describe(t)}: pickle x.detach()"
         )

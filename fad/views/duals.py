@@ -34,7 +34,7 @@ from fad.tape.engine import ZEROS_LIKE
 from fad.tape.graph import gradient_edge
 from fad.tape.recorded_node import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
-from fad.views.aliases import Link, set_state, snapshot
+from fad.views.aliases import Link, set_state, set_value, snapshot
 from fad.views.creation import Creation
 
 
@@ -117,7 +117,11 @@ class DualLink(Link):
             if tangent is None:
                 tangent = bind(ZEROS_LIKE, (primal,))
             overwrite(self.tangent, as_tensor(tangent), "a write to a dual")
-        set_state(t, new)
+            tangent = _lowered(self.tangent, level)
+        if level.id > state.watermark:
+            set_state(t, new)
+        else:  # under no_grad it keeps its history
+            set_value(t, new_tensor(_lowered(self.primal, level), level, tangent))
         self.note()
 
 

@@ -36,9 +36,10 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import Level, bind, flush, layers, modes, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, current_node, new_tensor, storage_of
+from fad.core.tensor import Tensor, has_history, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
+from fad.tape.anomaly import remember_write
 from fad.tape.grad_mode import no_grad
 from fad.tape.graph import AccumulateGrad
 from fad.tape.recorder import ROOT, as_tensor
@@ -60,7 +61,7 @@ from fad.views.indexing import step_of
 from fad.views.masked_parts import MaskedPart, is_mask, masked_part
 from fad.views.pytree import original
 from fad.views.stop_gradient import stopped
-from fad.views.unrecorded_writes import with_history
+from fad.views.unrecorded_writes import move_on_tape, moves_on_tape, with_history
 from fad.views.write_back import overlaps
 from fad.views.write_ops import (
     COPY,
@@ -129,9 +130,13 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
         with storage.lock:
             set_value(t, new_tensor(value, ROOT))
             storage.version += 1
+            remember_write(storage, storage.version)
         return
-    # At other levels than that of the tape, those below record what is written.
-    watermark = max(state.watermark, ROOT.id) if level is ROOT else state.watermark
+    # At other levels than those of the tape, those below record what is written.
+    watermark = state.watermark
+    around = [x.level for x in (*layers(t), *layers(value))]
+    if level.on_tape and all([x.on_tape for x in around]):
+        watermark = max([watermark, level.id, *[x.id for x in around]])
     with modes(watermark=watermark):
         overwrite_from(t, level.lift(value), "accumulating into .grad")
 
@@ -285,7 +290,7 @@ def _recorded(x: Operand) -> bool:
 
 def _is_leaf(x: Tensor) -> bool:
     """Whether no operation has made ``x``, which requires grad."""
-    return x._lazy is None and current_node(x) is None
+    return not has_history(x)
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
@@ -429,13 +434,17 @@ def _commit(root: Tensor, new: Tensor) -> None:
         data = fresh
     version = storage.version + 1
     note_written_outputs(root, storage, version)
-    if new.level is root.level and new.level.id <= state.watermark:
+    recorded = new.level.id > state.watermark
+    if new.level is root.level and not recorded:
         set_value(root, new if new.level is ROOT else with_history(new, root))
+    elif not recorded and moves_on_tape(new, root):
+        move_on_tape(root, new)
     else:
         move_retained(root, root._node, root._output_nr, new)
         set_state(root, new)
     storage.data = data
     storage.version = version
+    remember_write(storage, version)
     own = link_of(root)
     if own is not None:
         own.seen = version

@@ -6,7 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fad.core.tensor import Tensor, current_node, meta_of, new_tensor, storage_of
+from fad.core.tensor import Tensor, has_history, meta_of, new_tensor, storage_of
+from fad.tape.anomaly import remember_write
 from fad.tape.graph import alias
 from fad.views.aliases import Link, link_of, note_written_outputs
 from fad.views.creation import DEFAULT
@@ -41,6 +42,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
         meta = meta_of(t)
         note_written_outputs(t, storage, storage.version + 1)
         storage.version += 1
+        remember_write(storage, storage.version)
         link.seen = _NEVER
         meta.link = link
         link.sync(t)
@@ -49,7 +51,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
 
 def _in_place_of(t: Tensor, link: Any) -> Tensor:
     """A Tensor that is what ``t`` is now, to all its aliases."""
-    if t.requires_grad and current_node(t) is None:  # a leaf, in no_grad; it stays the leaf
+    if t.requires_grad and not has_history(t):  # a leaf, in no_grad; it stays the leaf
         base: Tensor = new_tensor(t.value, t.level, t.aux)
         meta_of(base).of_leaf = True
     else:

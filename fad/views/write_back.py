@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +14,9 @@ from fad.core.jaxapi import parameters
 from fad.core.jaxprs import inner_jaxprs
 from fad.core.primitive import Primitive
 from fad.core.tensor import bottom
-from fad.core.types import Array, DType, JaxBody, JaxEquation, Operand, Value
+from fad.core.types import Array, Aval, DType, JaxBody, JaxEquation, Operand, Value
 from fad.errors import ArgumentError
-from fad.views.chains import Step, ViewOp, Write, chain_forward
+from fad.views.chains import Step, ViewOp, Write, addresses_after, chain_addresses
 
 
 def chain_put(
@@ -27,12 +27,13 @@ def chain_put(
         return view
     op, own = ops[0], numbers[0]
     if op.write is Write.BROADCAST and len(ops) > 1:
-        for later in ops[1:]:
-            if not later.whole:
-                raise ArgumentError(
-                    f"cannot write through {later.primitive.name!r} of a broadcast view: clone() it first"
-                )
-        return _put_by_indices(lambda x: chain_forward(ops, x, numbers), parent, view)
+        places = chain_addresses(ops, _numbered(parent), parent, numbers)
+        if places is None:
+            names = [later.primitive.name for later in ops if not later.whole]
+            raise ArgumentError(
+                f"cannot write through {names[-1]!r} of a broadcast view: clone() it first"
+            )
+        return _put_at(places, parent, view)
     if len(ops) > 1:
         view = chain_put(ops[1:], op.forward(parent, own), view, numbers[1:])
     return put(op, parent, view, own)
@@ -50,7 +51,7 @@ def put(op: ViewOp, parent: Array, view: Array, numbers: Sequence[Operand]) -> A
         return jnp.reshape(view, parent.shape)
     if op.write is Write.SELECTION:
         _check_selects(op, parent.shape)
-    return _put_by_indices(lambda x: op.forward(x, numbers), parent, view)
+    return _put_at(op.forward(_numbered(parent), numbers), parent, view)
 
 
 def _check_selects(op: ViewOp, shape: tuple[int, ...]) -> None:
@@ -73,10 +74,26 @@ def _check_selects(op: ViewOp, shape: tuple[int, ...]) -> None:
         )
 
 
-def _put_by_indices(forward: Callable[[Array], Array], parent: Array, view: Array) -> Array:
-    """The general write-back of a view that selects elements: replay it on their numbers."""
-    indices = forward(jnp.arange(parent.size).reshape(parent.shape))
-    return parent.ravel().at[indices.ravel()].set(view.ravel()).reshape(parent.shape)
+def _numbered(x: Value) -> Array:
+    return jnp.arange(x.size).reshape(x.shape)
+
+
+def _put_at(places: Array, parent: Array, view: Array) -> Array:
+    """The general write-back of a view whose elements are at ``places``, counted in its own dtype."""
+    flat = _read_as(parent.ravel(), view.dtype)
+    flat = flat.at[places.ravel()].set(view.ravel())
+    return _read_as(flat, parent.dtype).reshape(parent.shape)
+
+
+def _read_as(flat: Array, dtype: DType) -> Array:
+    """The bytes of a vector as another dtype; as real and imaginary parts they have derivatives."""
+    if flat.dtype == dtype:
+        return flat
+    if jnp.zeros((), flat.dtype).real.dtype == dtype:
+        return jnp.stack([flat.real, flat.imag], -1).ravel()
+    if jnp.zeros((), dtype).real.dtype == flat.dtype:
+        return jax.lax.complex(flat[::2], flat[1::2])
+    return flat.view(dtype)
 
 
 _LENGTHS = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -122,11 +139,12 @@ def overlaps(chain: Sequence[Step], base: Value) -> bool:
     if any([isinstance(bottom(n), jax.core.Tracer) for own in numbers for n in own]):
         return chain[-1].op.write is Write.BROADCAST
     with jax.ensure_compile_time_eval():
-        indices = np.asarray(
-            chain_forward(
-                [step.op for step in chain],
-                jnp.arange(base.size).reshape(base.shape),
-                [[bottom(n) for n in own] for own in numbers],
-            )
-        )
-    return bool(np.unique(indices).size != indices.size)
+        places = _numbered(base)
+        parent: Aval = jax.ShapeDtypeStruct(base.shape, base.dtype)
+        for step in chain:
+            own = [bottom(n) for n in step.numbers]
+            found, parent = addresses_after(step.op, places, parent, own)
+            if found is None:  # of parts: they overlap if what they are of does
+                break
+            places = found
+        return bool(np.unique(places).size != places.size)

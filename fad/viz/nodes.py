@@ -18,7 +18,7 @@ from fad.core.tensor import Tensor, bottom
 from fad.core.types import DType, PyTree
 from fad.errors import ArgumentError, describe
 from fad.functions.nodes import FunctionNode
-from fad.tape.edges import Edge, GradientEdge, edge_to_operation, edges_of_operations
+from fad.tape.edges import Edge, GradientEdge
 from fad.tape.graph import (
     AccumulateGrad,
     Node,
@@ -142,7 +142,7 @@ def _places(t: Tensor, label: str) -> list[tuple[Node, int, str]]:
         part = outlived(part)
         if isinstance(part, Tensor):
             if part.requires_grad:
-                found.append((*edge_to_operation(gradient_edge(part)), label))
+                found.append((*gradient_edge(part), label))
             tangent = part.level.tangent(part)
             parts.append((part.value, label))
             if tangent is not None:
@@ -256,7 +256,7 @@ def _edges(node: Node, only: dict[Node, None] | None = None) -> list[tuple[Node,
     """Where the gradients of a node go; nowhere if it is none of those that are followed."""
     if only is not None and node not in only:
         return []
-    return [edge for edge in edges_of_operations(node) if edge is not None]
+    return [edge for edge in node.edges if edge is not None]
 
 
 def _levels(order: Sequence[Node]) -> dict[Node, tuple[int, str]]:

@@ -403,6 +403,63 @@ def test_gradients_reach_what_bodies_close_over(body: Body) -> None:
     )
 
 
+def _ends(vector: Any, width: Any, axis: int, options: Any) -> None:
+    vector[: width[0]] = options.get("padder", 10.0) * vector[width[0]]
+    vector[len(vector) - width[1] :] = axis
+
+
+@pytest.mark.parametrize("width", [2, (1, 2)], ids=str)
+@pytest.mark.parametrize("data", [[1.0, 2.0, 3.0], [[1.0, 2.0], [3.0, 4.0]]], ids=["1", "2"])
+def test_a_mode_of_pad_may_write_into_its_vector(data: Any, width: Any) -> None:
+    x = np.array(data, np.float32)
+    expected = np.pad(x, width, _ends, padder=3.0)
+    assert_close(fnp.pad(fad.tensor(x), width, _ends, padder=3.0), jnp.asarray(expected))
+
+    def f(x: Any, padder: Any) -> Any:
+        return fnp.pad(x, width, mode=_ends, padder=padder)
+
+    assert_close(fad.jit(f)(x, 3.0), jnp.asarray(expected))
+    assert_close(fad.vmap(f, (0, None))(jnp.stack([x, x]), 3.0)[1], jnp.asarray(expected))
+    got = fad.grad(lambda x, p: (f(x, p) ** 2).sum(), (0, 1))(jnp.asarray(x), 3.0)
+    fad.testing.gradcheck(lambda x, p: (f(x, p) ** 2).sum(), (x.astype(float), 3.0))
+    assert got[0].shape == x.shape and got[1] > 0
+
+
+def test_keywords_of_fromfunction_are_the_same_at_each_index() -> None:
+    def f(s: Any) -> Any:
+        return fnp.fromfunction(lambda i, j, s: i * s + j, (2, 3), s=s)
+
+    expected = np.fromfunction(lambda i, j: i * 2.0 + j, (2, 3))
+    np.testing.assert_allclose(f(2.0).array, expected)
+    np.testing.assert_allclose(f(fad.tensor(2.0)).array, expected)
+    assert_close(fad.jit(fad.grad(lambda s: (f(s) ** 2).sum()))(2.0), jnp.asarray(18.0))
+
+
+SUMS: dict[str, Any] = {
+    "jax": lambda: jnp.add,
+    "ufunc": lambda: jnp.frompyfunc(lambda a, b: a + b, 2, 1),
+    "partial": lambda: functools.partial(lambda k, a, b: k * a + b, 1.0),
+    "fad": lambda: fnp.add,
+    "numpy": lambda: np.add,
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_what_makes_functions_takes_any_function(name: str) -> None:
+    body, x = SUMS[name](), jnp.array([1.0, 2.0, 4.0])
+    made = fnp.frompyfunc(body, 2, 1, identity=0)
+    for f, expected in (
+        (lambda x: fnp.vectorize(body)(x, x), x + x),
+        (lambda x: made(x, x), x + x),
+        (lambda x: made.reduce(x), x.sum()),
+        (lambda x: made.accumulate(x), jnp.cumsum(x)),
+        (lambda x: made.outer(x, x), jnp.add.outer(x, x)),
+    ):
+        assert_close(f(x), expected)
+        assert_close(f(fad.tensor(x)), expected)
+    assert_close(fad.grad(lambda x: (fnp.vectorize(body)(x, x) ** 2).sum())(x), 8 * x)
+
+
 STARTS: dict[str, Callable[[float], Any]] = {
     "float": float,
     "numpy": np.float32,

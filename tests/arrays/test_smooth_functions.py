@@ -591,8 +591,10 @@ def _arguments(name: str, first: Any, weak: Any) -> tuple[Any, ...]:
     """Arguments of a function with derivatives of its own, of which the first may be weakly typed."""
     module, _, attribute = name.rpartition(".")
     x = jnp.array([0.25, 0.5, 0.75])
-    if attribute == "det":
+    if attribute in ("cond", "det", "matrix_norm"):
         return (A,)
+    if attribute == "vq":
+        return (A, A[:2])
     if attribute == "betainc":
         return (x, x, x)
     if attribute == "sph_harm_y":
@@ -605,7 +607,7 @@ def _arguments(name: str, first: Any, weak: Any) -> tuple[Any, ...]:
         return (first, x if first is weak else weak)
     if attribute in ("percentile", "quantile"):
         return (first, jnp.array(0.3))
-    if attribute in ("vander", "polyfit") or attribute.startswith(("cum", "reduce")):
+    if attribute in ("polyfit", "sem", "vander") or attribute.startswith(("cum", "reduce")):
         return (x,)
     return (first,)
 

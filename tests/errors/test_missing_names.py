@@ -107,3 +107,22 @@ def test_names_of_pytorch_say_what_to_write() -> None:
     }.items():
         with pytest.raises(AttributeError, match=words):
             getattr(fad, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "Variable",
+            "fad.autograd has no 'Variable': a Tensor is one: write fad.tensor(data, requires_grad",
+        ),
+        ("variable", "fad.autograd.queue_callback"),
+        ("anomaly_mode", "write fad.autograd.detect_anomaly"),
+        ("set_multithreading_enabled", "several threads"),
+        ("bakward", "did you mean 'backward'"),
+    ],
+)
+def test_names_of_pytorch_in_autograd(name: str, words: str) -> None:
+    assert not hasattr(fad.autograd, name)
+    with pytest.raises(AttributeError, match=re.escape(words)):
+        getattr(fad.autograd, name)

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from fad.autograd.compiled import compiled
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.testing.comparison import bare, difference
+from tests.fuzzing.passes import check_passes
 from tests.fuzzing.programs import MODES, Program, check_program
 from tests.fuzzing.repeats import check_again, check_training
 from tests.fuzzing.stacks import IN_FAD, Library, apply_stack, leaves_of
@@ -41,13 +42,15 @@ __all__ = ["Failure", "fuzz", "main"]
 
 # Where the checks are that are no modes of `check_program`; some are of a program without transforms.
 CHECKS = {
+    "passes": ("passes", "check_passes", ""),
+    "passes64": ("passes", "check_passes", ", x64=True"),
     "again": ("repeats", "check_again", ""),
     "again64": ("repeats", "check_again", ", x64=True"),
     "torch": ("fuzz", "check_torch", ""),
     "training": ("repeats", "check_training", ""),
     "training64": ("repeats", "check_training", ", x64=True"),
 }
-ALONE = ("torch", "training", "training64")
+ALONE = ("torch", "passes", "passes64", "training", "training64")
 REPEATED = ("again", "again64", "training", "training64")
 EVERY = (*MODES, *CHECKS)
 
@@ -242,6 +245,8 @@ def _check(program: Program, stack: tuple[str, ...], mode: str, exact: bool = Fa
     match mode:
         case "torch":
             return check_torch(program)
+        case "passes" | "passes64":
+            return check_passes(program, x64=mode != "passes")
         case "again" | "again64":
             return check_again(program, stack, x64=mode != "again", exact=exact)
         case "training" | "training64":

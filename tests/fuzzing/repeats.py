@@ -32,13 +32,13 @@ from tests.fuzzing.comparison import difference_in_bits
 from tests.fuzzing.programs import OPS, Program
 from tests.fuzzing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated, leaves_of, weigh
 
-__all__ = ["check_again", "check_bits", "check_training", "in_32_bits", "inputs_of"]
+__all__ = ["check_again", "check_bits", "check_training", "in_32_bits", "inputs_of", "with_bits"]
 
 TOLERANCE = 2e-3
 NARROW = {"float64": "float32", "complex128": "complex64"}
 
 
-def _with_bits(x64: bool, check: Callable[[], bool]) -> bool:
+def with_bits(x64: bool, check: Callable[[], bool]) -> bool:
     """A check with 64-bit types on for the whole process, as ``JAX_ENABLE_X64=1`` has it; or as it is.
 
     In a thread of its own: what a check that fails leaves to be computed is not computed in other bits.
@@ -223,7 +223,7 @@ def check_again(
     if program.is_complex and {"jacrev", "jacfwd"} & set(names):
         return False
     program = program if x64 else in_32_bits(program)
-    return _with_bits(x64, lambda: _check_again(program, names, exact))
+    return with_bits(x64, lambda: _check_again(program, names, exact))
 
 
 def _check_again(program: Program, names: Sequence[str], exact: bool) -> bool:
@@ -273,7 +273,7 @@ def check_training(program: Program, x64: bool = False, exact: bool = False) -> 
     True
     """
     program = program if x64 else in_32_bits(program)
-    return _with_bits(x64, lambda: _check_training(program, exact))
+    return with_bits(x64, lambda: _check_training(program, exact))
 
 
 def _check_training(program: Program, exact: bool) -> bool:

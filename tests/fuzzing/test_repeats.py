@@ -11,7 +11,7 @@ import pytest
 
 import fad
 from fad.errors import GradientError
-from fad.replay import states, stretch
+from fad.replay import segment, states
 from tests.fuzzing import fuzz
 from tests.fuzzing.comparison import difference_in_bits
 from tests.fuzzing.programs import Program
@@ -58,7 +58,7 @@ def test_what_is_called_again_runs_as_one_operation(seed: int, x64: bool) -> Non
 @pytest.mark.parametrize("mode", ["again", "again64", "training"])
 def test_what_goes_wrong_only_later_is_found(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs as one operation is wrong, a call alone is right; and a failure is code that fails."""
-    made = stretch.Stretch.program
+    made = segment.Stretch.program
 
     def wrong(self, finish):
         def larger(*values):
@@ -67,7 +67,7 @@ def test_what_goes_wrong_only_later_is_found(mode: str, monkeypatch: pytest.Monk
 
         return made(self, larger)
 
-    monkeypatch.setattr(stretch.Stretch, "program", wrong)
+    monkeypatch.setattr(segment.Stretch, "program", wrong)
     fad.autograd.compiled.clear_cache()
     with pytest.raises(AssertionError, match=r"call \d.*expected") as found:
         fuzz._check(SMOOTH, ("grad",), mode)

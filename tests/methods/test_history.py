@@ -95,3 +95,25 @@ def test_what_data_cannot_be() -> None:
     w.data.mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()  # PyTorch takes the changed value, silently
+
+
+def test_pytorchs_names_of_the_version_and_of_the_base(torch: Any) -> None:
+    def program(lib: Any) -> list[Any]:
+        x = lib.tensor([[1.0, 2.0], [3.0, 4.0]])
+        row = x[0]
+        seen = [x._version, row._base is x, x._base is None, row[1:]._base is x]
+        row.mul_(2.0)
+        x.detach().add_(1.0)
+        with lib.inference_mode():
+            y = lib.tensor([1.0]) * 1.0
+        with pytest.raises(RuntimeError, match="do not track version counter"):
+            _ = y._version
+        return [*seen, x._version, row._version, x.clone()._version, x.tolist()]
+
+    assert program(fad) == program(torch)
+    x = fad.tensor([1.0, 2.0])[1:]
+    assert x._version == x.version and x._base is x.base
+    for name in ("_version", "_base"):
+        with pytest.raises(AttributeError):
+            setattr(x, name, 1)
+        assert name not in dir(fad)

@@ -174,15 +174,3 @@ def test_a_node_that_is_read_is_seen_to_end_a_trace(replayed: Any) -> None:
     assert p.traces()[0] == ("f", 1, "recorded: a value or a node was read")
     assert named(p, "deferred") == ["sin"]
     assert [f.name for f, _ in p.pairs()] == ["sin", "multiply"]
-
-
-def test_a_backward_pass_that_repeats_is_one_row(replayed: Any) -> None:
-    x = leaf(np.ones(3, np.float32))
-    loss = (fnp.sin(x) * x).sum()
-    assert loss.grad_fn is not None  # recorded one by one
-    for _ in range(4):
-        with profile() as p:
-            loss.backward(retain_graph=True)
-    assert named(p, "backward") == []
-    (event,) = [e for e in p.events() if e.kind == "replayed"]
-    assert event.name == "a backward pass" and event.operations == 3

@@ -106,5 +106,4 @@ def test_the_table_has_every_public_name() -> None:
     assert public - listed - not_in_the_graph_page == set()
     members = {n for n in vars(Node) if not n.startswith("_")}
     internal = {"run", "edges", "extra", "has_parent", "level", "topology", "metadata_of_inputs"}
-    internal.add("is_program")
     assert members - internal - {n.removeprefix("node.") for n in listed} == set()

@@ -29,15 +29,15 @@ ROOMS = {
         residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly packing saved recorded_node
         saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
-    "levels": "jvp jet batch jacobian_rows row_rules laplacian randomness body_numbers staged",
+    "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
         unrecorded_writes inplace shapes_in_place copying""",
-    "arrays": """arguments lists special_cases call_notes keywords numpy_keywords
-        numpy_functions plans results operations torch_functions
+    "arrays": """arguments lists special_cases call_notes keywords dims numpy_keywords
+        numpy_functions plans results operations smooth smooth_ratios smooth_functions smooth_gamma
+        smooth_special smooth_matrices smooth_orders smooth_norms smooth_deviations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
-        aliasing smooth smooth_ratios smooth_functions smooth_gamma smooth_special
-        smooth_matrices smooth_orders derive namespaces""",
+        aliasing derive namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "*",
@@ -60,8 +60,7 @@ ROOMS = {
     "func": "*",
     "testing": "*",
     "viz": "nodes groups text drawing matrices patterns graphs",
-    "replay": """settings policy inputs program outcomes states buffer writes stretch program_node trace
-        compiled_backward""",
+    "replay": "policy inputs program states segment trace",
 }
 IN_FRONT = {
     "errors",

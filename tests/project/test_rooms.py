@@ -32,8 +32,6 @@ ELSEWHERE = {
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "replay/policy": "replay/test_program.py",
-    "replay/program_node": "replay/test_trace_of_steps.py",
-    "replay/stretch": "replay/test_trace.py",
     "tape/recorded_node": "tape/test_recorder.py",
     "tape/running": "tape/test_threads.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",

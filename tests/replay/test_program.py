@@ -357,7 +357,7 @@ def test_a_long_program_is_compiled_later(
         if calls == 2:
             assert ("long, compiled from call" in last_trace()) == (iterations > 30)
     assert calls == call if call is not None else 2 <= calls < 18
-    for _ in range(3):
+    for _ in range(6):
         assert_bits(gradient(X), expected)
         worker.wait()
     assert ": replayed" in last_trace()

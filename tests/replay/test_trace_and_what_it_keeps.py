@@ -15,7 +15,6 @@ import fad
 import fad.numpy as fnp
 from fad.core.level import flush, state
 from fad.errors import GradientError
-from fad.replay.inputs import Past
 
 X = jnp.array([0.5, -1.0, 1.5])
 pytestmark = pytest.mark.usefixtures("cleared_caches")
@@ -169,36 +168,6 @@ def test_a_loop_that_reads_and_has_no_backward_pass_does_not_grow():
         gc.collect()
         assert len(gc.get_objects()) < before + 50
         assert len(trace.ended) <= 3
-
-
-@pytest.mark.parametrize("how", ["alone", "referenced", "weakly referenced", "detached"])
-def test_handles_are_made_of_inputs_that_others_may_write_to(how):
-    others, weak = [], []
-
-    def f(x):
-        y = x * 1.5 + 0.5
-        assert fnp.sum(y) < 9.0  # a segment ends
-        if how == "referenced":
-            others.append(y)
-        elif how == "weakly referenced":
-            weak.append(weakref.ref(y))
-        elif how == "detached":
-            others.append(y.detach())
-        z = y * y
-        del y
-        assert fnp.sum(z) < 99.0
-        if z._node.is_program:
-            (given,) = [z._node.stretch.inputs[k] for k in z._node.stretch.variables]
-            seen.append(type(given.argument.meta) is Past)
-        return fnp.sum(z * z)
-
-    with fad.autograd.compiled(wait=True):
-        for _ in range(TIMES):
-            seen: list[bool] = []
-            fad.grad(f)(X)
-    assert seen == [how != "alone"]
-    if weak:
-        assert_freed(weak)
 
 
 @pytest.mark.parametrize("f", [lambda y: y * 2.0 + 1.0, lambda y: y * y], ids=["linear", "saved"])

@@ -29,10 +29,10 @@ import fad
 import fad.numpy as fnp
 from fad.core.level import flush
 from fad.core.tensor import bottom
-from fad.replay import buffer, policy, program_node, stretch, trace
+from fad.replay import policy, segment, trace
 from fad.replay.program import Program
 
-ENGINE = {m.__file__ for m in (buffer, program_node, stretch, trace)}
+ENGINE = {m.__file__ for m in (segment, trace)}
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 pytestmark = pytest.mark.usefixtures("fresh_traces")
 
@@ -83,7 +83,7 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
     assert 10 < reached < 999
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Program, "execute"), (stretch.Stretch, "_evaluated")])
+@pytest.mark.parametrize(("owner", "name"), [(Program, "execute"), (segment.Stretch, "_evaluated")])
 def test_a_hook_of_a_finalizer_in_the_middle_of_a_flush_is_called(owner, name, monkeypatch):
     """What it hooks has its node by then: what the flush computes must not take its place."""
     run, armed, seen = getattr(owner, name), [], []

@@ -15,14 +15,12 @@ from lines import at_finalizers
 from replays import (
     assert_idle,
     assert_interrupts,
-    info,
     law,
     modes_of,
     off,
     outcome,
     outcomes,
     replay,
-    single_runs,
 )
 
 import fad
@@ -263,20 +261,6 @@ def test_steps_are_as_without_replay(program):
         return [results(program, nets) for _ in range(CALLS)]
 
     law(run, calls=1, modes=modes_of(program.__name__))
-
-
-@pytest.mark.parametrize("program", [of_gan, to_one_leaf, after_a_read, of_several_outputs])
-def test_no_operation_is_run_alone(program):
-    """After a first pass the second part of the step is replayed as well."""
-    nets = Nets()
-    with replay("at once"):
-        for _ in range(3):
-            program(nets)
-        hits = info("hits")
-        with single_runs() as names:
-            program(nets)
-        assert info("hits") >= hits + 2
-    assert not {"tanh", "matmul", "mean", "sin", "cos"} & set(names)
 
 
 def test_interrupts():

@@ -41,6 +41,8 @@ class TensorMembers:
 LEFT_OUT = (
     """__array_ufunc__ __copy__ __deepcopy__ __format__ __hash__ __reduce_ex__ __repr__""".split()
 )
+# What real code of PyTorch reads, though the names are private there.
+TORCHS = ("_base", "_version")
 # Of code that says what it does as ``fad.numpy.sum`` of this Tensor.
 _OF_FUNCTION = re.compile(r"``((?:fad|torch)\.[\w.]+)\.(\w+)`` of this Tensor")
 
@@ -64,7 +66,7 @@ def _members() -> dict[str, Any]:
     return {
         name: member
         for name, member in vars(Tensor).items()
-        if (name.startswith("__") or name[0] != "_")
+        if (name.startswith("__") or name[0] != "_" or name in TORCHS)
         and name not in LEFT_OUT
         and getattr(_code(member), "__module__", own) != own
     }

@@ -206,3 +206,224 @@ def test_grad_of_outside_is_not_written_to_in_traced_code() -> None:
     with pytest.raises(LevelError, match="runs more than once"):
         fad.jit(f)(np.ones(2, np.float32))
     assert held.tolist() == [1.0, 1.0]
+
+
+# At dual levels. Each program takes a library and whether passes are recorded, and returns Tensors and facts.
+
+
+def _parts(lib: Any, *tensors: Any) -> list[Any]:
+    """Numbers of the primal and of the tangent, and what is recorded, of each Tensor."""
+    seen: list[Any] = []
+    for t in tensors:
+        if t is None:
+            seen.append(None)
+            continue
+        primal, tangent = lib.autograd.forward_ad.unpack_dual(t)
+        numbers = None if tangent is None else np.asarray(tangent.tolist())
+        seen += [np.asarray(primal.tolist()), numbers, t.requires_grad]
+    return seen
+
+
+def _dual(lib: Any, x: Any, t: Any = (1.0, -2.0)) -> Any:
+    return lib.autograd.forward_ad.make_dual(x, lib.tensor(list(t)))
+
+
+def _of_a_leaf(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    with lib.autograd.forward_ad.dual_level():
+        (_dual(lib, p) ** 3).sum().backward(create_graph=record)
+        held, seen = p.grad, _parts(lib, p.grad)
+    with lib.autograd.forward_ad.dual_level():
+        return [*seen, held is p.grad, *_parts(lib, p.grad), p.grad.tolist()]
+
+
+def _added_to(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    (p * p).sum().backward()
+    before, seen = p.grad, []
+    with lib.autograd.forward_ad.dual_level():
+        d = _dual(lib, p)
+        for loss in (lambda: (d**3).sum(), lambda: (p * p).sum(), lambda: (d * d).sum()):
+            loss().backward(create_graph=record)
+            seen += [*_parts(lib, p.grad, before), p.grad is before]
+    (p * p).sum().backward(create_graph=record)
+    (p * p).sum().backward()
+    return [*seen, p.grad.tolist(), before.tolist(), p.grad.requires_grad, p.grad is before]
+
+
+def _shared_grad(lib: Any, record: bool) -> list[Any]:
+    a = lib.tensor([1.0, 2.0], requires_grad=True)
+    b = lib.tensor([1.0, 2.0], requires_grad=True)
+    flat = lib.tensor([0.0, 0.0, 5.0])
+    a.grad = b.grad = flat[:2]
+    detached = flat.detach()
+    with lib.autograd.forward_ad.dual_level():
+        (_dual(lib, a) ** 3).sum().backward(create_graph=record)
+        seen = _parts(lib, a.grad, b.grad, flat, detached)
+    return [*seen, a.grad.tolist(), b.grad.tolist(), flat.tolist(), detached.tolist()]
+
+
+def _in_hooks(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    seen: list[Any] = []
+    p.register_post_accumulate_grad_hook(lambda q: seen.extend(_parts(lib, q.grad)))
+    with lib.autograd.forward_ad.dual_level():
+        d = _dual(lib, p)
+        handle = p.register_hook(lambda g: seen.extend(_parts(lib, g)))
+        (d**3).sum().backward(create_graph=record)
+        handle.remove()
+        p.register_hook(lambda g: g * d)
+        (p * p).sum().backward(create_graph=record)
+    return seen
+
+
+def _of_inputs(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    q = lib.tensor([3.0, 4.0], requires_grad=True)
+    with lib.autograd.forward_ad.dual_level():
+        d = _dual(lib, p)
+        y = d * d
+        (y * y * q).sum().backward(create_graph=record, inputs=[q, y], retain_graph=True)
+        (y * q).sum().backward(create_graph=record, inputs=[p], retain_graph=True)
+        lib.autograd.backward([y.sum(), (q * d).sum()], create_graph=record)
+        return _parts(lib, p.grad, q.grad, y.grad)
+
+
+def _retained_dual(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    z = p * 2.0
+    z.retain_grad()
+    with lib.autograd.forward_ad.dual_level():
+        d = _dual(lib, z)
+        d.retain_grad()
+        y = d * d
+        y.retain_grad()
+        (y * y).sum().backward(create_graph=record, retain_graph=True)
+        (d * d).sum().backward(create_graph=record)
+        seen = _parts(lib, z.grad, d.grad, y.grad, p.grad)
+    return [*seen, z.grad.tolist(), d.grad.tolist(), y.grad.tolist()]
+
+
+def _dual_leaf(lib: Any, record: bool) -> list[Any]:
+    with lib.autograd.forward_ad.dual_level():
+        d = _dual(lib, lib.tensor([1.0, 2.0])).requires_grad_()
+        (d**3).sum().backward(create_graph=record)
+        seen = _parts(lib, d.grad)
+        (d * d).sum().backward(create_graph=record)
+        return [*seen, *_parts(lib, d.grad)]
+
+
+def _dual_constants(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    p.grad = lib.tensor([0.0, 0.0])
+    with lib.autograd.forward_ad.dual_level():
+        c = _dual(lib, lib.tensor([3.0, 4.0]))
+        (p * p * c).sum().backward(create_graph=record)
+        seen = _parts(lib, p.grad)
+        (p * p).backward(c, create_graph=record)
+        return [*seen, *_parts(lib, p.grad)]
+
+
+def _second_order(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    with lib.autograd.forward_ad.dual_level():
+        (_dual(lib, p) ** 4).sum().backward(create_graph=True)
+        g, p.grad = p.grad, None
+        g.sum().backward(create_graph=record)
+        return _parts(lib, g, p.grad)
+
+
+def _zeroed_dual(lib: Any, record: bool) -> list[Any]:
+    p = lib.tensor([1.0, 2.0], requires_grad=True)
+    seen = []
+    with lib.autograd.forward_ad.dual_level():
+        rate = lib.autograd.forward_ad.make_dual(lib.tensor(0.125), lib.tensor(1.0))
+        for _ in range(3):
+            (p**3).sum().backward(create_graph=record)
+            with lib.no_grad():
+                p.sub_(rate * p.grad)
+            seen += _parts(lib, p, p.grad)
+            p.grad.detach_().zero_()
+            seen += _parts(lib, p.grad)
+    (p * p).sum().backward()
+    return [*seen, p.is_leaf, p.tolist(), p.grad.tolist()]
+
+
+DUAL_PROGRAMS = [
+    _of_a_leaf,
+    _added_to,
+    _shared_grad,
+    _in_hooks,
+    _of_inputs,
+    _retained_dual,
+    _dual_leaf,
+    _dual_constants,
+    _second_order,
+    _zeroed_dual,
+]
+
+
+@pytest.mark.parametrize("record", [False, True])
+@pytest.mark.parametrize("program", DUAL_PROGRAMS)
+def test_grad_has_the_tangent_of_the_gradient(
+    program: Callable[[Any, bool], list[Any]], record: bool, torch: Any
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns of create_graph
+        expected = program(torch, record)
+    for _ in range(3):  # what repeats is replayed
+        found = program(fad, record)
+        assert len(found) == len(expected)
+        for ours, theirs in zip(found, expected, strict=True):
+            if isinstance(theirs, (np.ndarray, list)):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+            else:
+                assert ours == theirs
+
+
+def test_grad_has_tangents_of_nested_levels() -> None:
+    x, one = np.array([0.5, -1.5], np.float32), fad.tensor([1.0, 1.0])
+    p = leaf(x)
+    with fad.dual_level() as outer:
+        d = fad.make_dual(p, one)
+        with fad.dual_level() as inner:
+            (fad.make_dual(d, one) ** 4).sum().backward(create_graph=True)
+            second = fad.unpack_dual(p.grad, inner).tangent
+            third = fad.unpack_dual(second, outer).tangent
+            assert_close(third, 24 * x)
+            (fourth,) = autograd.grad(third.sum(), p, retain_graph=True)
+        assert_close(fad.unpack_dual(p.grad, outer).tangent, 12 * x**2)
+    assert_close((p.grad, fourth), (4 * x**3, 24 * np.ones_like(x)))
+
+
+def test_the_tangent_of_grad_inside_of_transforms() -> None:
+    def product(x: Any, v: Any) -> Any:
+        """The Hessian of the sum of x**3, times v."""
+        with fad.dual_level():
+            d = fad.make_dual(x, v).requires_grad_()
+            (d**3).sum().backward(create_graph=True)
+            return fad.unpack_dual(d.grad).tangent
+
+    x, v = np.array([1.0, 2.0], np.float32), np.array([3.0, 4.0], np.float32)
+    assert_close(product(fad.tensor(x), fad.tensor(v)), 6 * x * v)
+    assert_close(fad.jvp(product, (x, v), (v, v))[1], 6 * v * v + 6 * x * v)
+    assert_close(fad.grad(lambda x: product(x, fad.tensor(v)).sum())(x), 6 * v)
+    assert_close(fad.vmap(product)(np.stack([x, v]), np.stack([v, x])), np.stack([6 * x * v] * 2))
+
+
+def test_the_tangent_of_grad_through_vmap_and_for_complex_numbers(torch: Any) -> None:
+    x, v = np.array([[1.0, 2.0]] * 2, np.float32), np.array([[1.0, 0.0], [0.0, 3.0]], np.float32)
+    p = leaf(x)
+    with fad.dual_level():
+        d = fad.make_dual(p, fad.tensor(v))
+        fad.vmap(lambda row: (row**3).sum())(d).sum().backward(create_graph=True)
+        assert_close(fad.unpack_dual(p.grad).tangent, 6 * x * v)
+    seen = []
+    for lib in (torch, fad):
+        z = lib.tensor([1.0 + 1.0j, 2.0], requires_grad=True)
+        with lib.autograd.forward_ad.dual_level(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            d = lib.autograd.forward_ad.make_dual(z, lib.tensor([1.0j, 2.0 - 1.0j]))
+            (d**3).real.sum().backward(create_graph=True)
+            seen.append(lib.autograd.forward_ad.unpack_dual(z.grad).tangent.tolist())
+    np.testing.assert_allclose(seen[1], seen[0], rtol=1e-6)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from helpers import is_idle, leaf
+from helpers import assert_close, is_idle, leaf
 from nodes import edge
 
 import fad
@@ -116,3 +118,236 @@ def test_plain_edges_are_roots_and_inputs_too() -> None:
         GradientError, match="edge to input 3 of MultiplyBackward, which takes 1 gradients"
     ):
         autograd.backward(GradientEdge(z.grad_fn, 3), fad.tensor(1.0))
+
+
+# Leaves from outside of a transform
+
+X = np.array([1.0, 2.0], np.float32)
+TRANSFORMS: dict[str, Callable[[Callable[..., Any], Any], Any]] = {
+    "grad": lambda f, x: fad.grad(f)(x),
+    "value_and_grad": lambda f, x: fad.value_and_grad(f)(x),
+    "vjp": lambda f, x: fad.vjp(f, x),
+    "jacrev": lambda f, x: fad.jacrev(f)(x),
+    "hessian": lambda f, x: fad.hessian(f)(x),
+    "hvp": lambda f, x: fad.hvp(f, (x,), (x,)),
+    "ggnvp": lambda f, x: fad.ggnvp(lambda p: p * 2.0, f, x, x),
+    "jvp": lambda f, x: fad.jvp(f, (x,), (x,)),
+    "jacfwd": lambda f, x: fad.jacfwd(f)(x),
+    "linearize": lambda f, x: fad.linearize(f, x),
+    "vmap": lambda f, x: fad.vmap(f)(fnp.stack([x, x])),
+    "jet": lambda f, x: fad.jet(f, (x,), ([x],)),
+    "laplacian": lambda f, x: fad.laplacian(f)(x),
+    "checkpoint": lambda f, x: fad.checkpoint(f)(x),
+    "functionalize": lambda f, x: fad.functionalize(f)(x),
+    "functional.jacobian": lambda f, x: autograd.functional.jacobian(f, fad.asarray(x)),
+    "grad of grad": lambda f, x: fad.grad(lambda y: fad.grad(f)(y).sum())(x),
+    "vmap of grad": lambda f, x: fad.vmap(fad.grad(f))(fnp.stack([x, x])),
+    "grad of vmap": lambda f, x: fad.grad(lambda y: fad.vmap(f)(fnp.stack([y, y])).sum())(x),
+    "jvp of grad": lambda f, x: fad.jvp(fad.grad(f), (x,), (x,)),
+    "grad of checkpoint": lambda f, x: fad.grad(fad.checkpoint(f))(x),
+    "checkpoint of grad": lambda f, x: fad.checkpoint(fad.grad(f))(x),
+    "grad of functionalize": lambda f, x: fad.grad(fad.functionalize(f))(x),
+    "dual level in grad": lambda f, x: fad.grad(fad.dual_level()(f))(x),
+}
+
+
+def _local(x: Any) -> fad.Tensor:
+    """A leaf that the function itself makes."""
+    return x.detach().requires_grad_()
+
+
+OUTSIDE: dict[str, Callable[[Any, fad.Tensor], Any]] = {
+    "of an argument and the leaf": lambda x, w: (x * w).sum().backward(),
+    "of what is computed from the leaf": lambda x, w: (x * (w * 2.0)).sum().backward(),
+    "of a leaf inside, too": lambda x, w: (_local(x) ** 2 * w * x).sum().backward(),
+    "of several": lambda x, w: autograd.backward([(_local(x) * x).sum(), (_local(x) * w).sum()]),
+    "inputs": lambda x, w: (_local(x) * w * x).sum().backward(inputs=[w]),
+    "inputs inside and outside": lambda x, w: (lambda t: (t * w).sum().backward(inputs=[t, w]))(
+        _local(x)
+    ),
+    "a cotangent": lambda x, w: (w * w).backward(x),
+    "a view": lambda x, w: (_local(x)[1:] * w[:1]).sum().backward(),
+    "a dual level": lambda x, w: _at_a_dual_level(x, w),
+    "a hook": lambda x, w: _in_a_hook(x, w),
+}
+
+
+def _at_a_dual_level(x: Any, w: fad.Tensor) -> None:
+    with fad.dual_level():
+        (fad.make_dual(x, fad.tensor([1.0, 1.0])) * w * _local(w)).sum().backward()
+
+
+def _in_a_hook(x: Any, w: fad.Tensor) -> None:
+    t = _local(x)
+    t.register_hook(lambda g: (_local(x) * w).sum().backward())
+    (t * t).sum().backward()
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_a_leaf_from_outside_of_a_transform_is_refused(transform: str, name: str) -> None:
+    w = leaf([3.0, 4.0])
+
+    def f(x: Any) -> Any:
+        OUTSIDE[name](x, w)
+        return (x * x).sum()
+
+    for _ in range(2):
+        with pytest.raises(GradientError, match="outside"):
+            TRANSFORMS[transform](f, X)
+        assert w.grad is None and w.requires_grad and w.is_leaf and is_idle()
+
+
+def _own(x: Any) -> Any:
+    t = _local(x)
+    (t * t).sum().backward()
+    return t.grad
+
+
+def _own_and_argument(x: Any) -> Any:
+    t = _local(x)
+    (t * t * x).sum().backward()
+    return t.grad / x.detach()
+
+
+def _own_by_inputs(x: Any) -> Any:
+    t, w = _local(x), leaf([3.0, 4.0])
+    (t * t * w).sum().backward(inputs=[t])
+    return t.grad / w.detach()
+
+
+def _of_detached(x: Any) -> Any:
+    t, w = _local(x), leaf([3.0, 4.0])
+    (t * t * w.detach()).sum().backward()
+    return t.grad / w.detach()
+
+
+def _at_level_0(x: Any) -> Any:
+    t = leaf([1.0, 2.0])
+    (t * t).sum().backward()
+    return t.grad * x.detach() / x.detach()
+
+
+INSIDE = [_own, _own_and_argument, _own_by_inputs, _of_detached, _at_level_0]
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("of", [fad.tensor, leaf])
+def test_a_leaf_from_inside_of_a_transform_is_reached(inside: Any, of: Any) -> None:
+    def f(x: Any) -> Any:
+        return (inside(x) * x).sum()  # 2 * x, a constant, times x, but where the second is x itself
+
+    x = of(X)
+    twice = 2.0 * X
+    of_x = inside is _own_and_argument  # outer levels differentiate that
+    assert_close(fad.grad(f)(x), twice)
+    assert_close(fad.jvp(f, (x,), (fad.tensor([1.0, 0.0]),))[1], np.float32(4.0 if of_x else 2.0))
+    assert_close(fad.vmap(f)(x[None]), np.array([10.0], np.float32))
+    assert_close(fad.vmap(fad.grad(f))(x[None]), twice[None])
+    if of is fad.tensor or inside is not _own_and_argument:  # else the pass does reach the argument
+        assert_close(fad.functionalize(f)(x), np.float32(10.0))
+    assert_close(fad.linearize(f, x)[0], np.float32(10.0))
+    assert_close(fad.checkpoint(f)(x), np.float32(10.0))
+    assert x.grad is None
+
+
+def test_what_an_outer_transform_differentiates_is_no_leaf_of_the_users() -> None:
+    def f(x: Any) -> Any:
+        def g(y: Any) -> Any:
+            t = _local(y)
+            (t * t * x).sum().backward()  # x is an argument of the outer function
+            return (t.grad * y).sum()
+
+        return fad.grad(g)(x).sum()  # 2 * x * x
+
+    assert_close(fad.grad(f)(X), 2.0 * X)
+
+    def h(x: Any) -> Any:
+        t = _local(x)
+        return fad.grad(lambda y: (t * y).sum().backward() or (y * y).sum())(x).sum()
+
+    with pytest.raises(GradientError, match="from outside"):
+        fad.grad(h)(X)
+
+
+def test_an_argument_that_is_a_leaf_outside() -> None:
+    def f(x: Any) -> Any:
+        (x * x).sum().backward()
+        return (x * x.grad).sum()
+
+    assert_close(fad.grad(f)(X), 2.0 * X)  # of the argument itself
+    x = leaf(X)
+    for transform in (fad.grad, fad.checkpoint, fad.functionalize):
+        with pytest.raises(GradientError, match="from outside"):
+            transform(f)(x)
+    assert x.grad is None
+
+
+def test_a_leaf_of_the_tape_that_was_made_inside() -> None:
+    def f(x: Any) -> Any:
+        t = leaf([1.0, 1.0])
+        (t * x).sum().backward()
+        return (x * x).sum()
+
+    for transform in ("grad", "jacrev", "checkpoint"):
+        with pytest.raises(GradientError, match="made inside"):
+            TRANSFORMS[transform](f, X)
+
+
+def test_a_leaf_from_outside_in_rules_of_functions() -> None:
+    w = leaf([3.0, 4.0])
+
+    class Twice(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * 2.0
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def vjp(ctx: Any, g: Any) -> Any:
+            with fad.enable_grad():
+                (_local(g) * w * g).sum().backward()
+            return g * 2.0
+
+    x = leaf(X)
+    Twice.apply(x).sum().backward()  # on the tape it is a pass within the pass, as in PyTorch
+    assert_close((x.grad, w.grad), (np.full(2, 2.0, np.float32), np.ones(2, np.float32)))
+    w.grad = None
+    f = lambda x: (Twice.apply(x) * x).sum()
+    for call in (fad.hessian(f), fad.vmap(fad.grad(f)), lambda x: fad.jvp(f, (x,), (x,))):
+        with pytest.raises(GradientError, match="outside"):
+            call(fnp.stack([X, X]))
+        assert w.grad is None and is_idle()
+
+
+def test_a_leaf_from_outside_of_a_program_of_jax() -> None:
+    w = leaf([3.0, 4.0])
+
+    def f(x: Any) -> Any:
+        (x * w).sum().backward()
+        return (x * x).sum()
+
+    for call in (jax.jit, jax.grad, jax.vmap):
+        with pytest.raises(GradientError, match="from outside"):
+            call(fad.to_jax(f))(X)
+    assert w.grad is None
+    fad.to_jax(f)(X)  # nothing is traced
+    assert_close(w.grad, X)
+
+
+def test_pytorch_refuses_every_backward_inside_of_a_transform(torch: Any) -> None:
+    w = torch.tensor([3.0, 4.0], requires_grad=True)
+    func = torch.func
+
+    def f(x: Any) -> Any:
+        (x * w).sum().backward()
+        return (x * x).sum()
+
+    x = torch.tensor([1.0, 2.0])
+    calls = [func.grad(f), func.jacrev(f), func.functionalize(f), lambda x: func.vjp(f, x)]
+    for call in [*calls, lambda x: func.jvp(f, (x,), (x,))]:
+        with pytest.raises(RuntimeError, match="inside a functorch transform"):
+            call(x)

@@ -17,7 +17,7 @@ from fad import autograd
 from fad.autograd import GradientEdge, Node
 from fad.core.caches import Table
 from fad.errors import GradientError
-from fad.replay import settings
+from fad.replay import inputs
 
 DEVICES = jax.devices("cpu")
 
@@ -130,7 +130,7 @@ def test_deferred_gradients_are_checked_where_the_default_device_has_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """There are deferred values on two devices, so that either may be where a gradient is."""
-    monkeypatch.setattr(settings, "_placed", Table(4))
+    monkeypatch.setattr(inputs, "_placed", Table(4))
 
     class Constant(fad.Function):
         @staticmethod

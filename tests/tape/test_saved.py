@@ -193,6 +193,87 @@ def test_versions_count_from_when_a_value_was_saved() -> None:
         y.backward()
 
 
+# Each on a line that no other write is on.
+LINES: dict[str, Callable[[fad.Tensor], object]] = {
+    "y.add_(1.0)": lambda y: y.add_(1.0),
+    "y.__setitem__(0, 5.0)": lambda y: y.__setitem__(0, 5.0),
+    "y.__setitem__(y > 1.0, 0.0)": lambda y: y.__setitem__(y > 1.0, 0.0),
+    "y[1:].mul_(2.0)": lambda y: y[1:].mul_(2.0),
+    "y.data.mul_(3.0)": lambda y: y.data.mul_(3.0),
+    "setattr(y, 'data', y.data * 2.0)": lambda y: setattr(y, "data", y.data * 2.0),
+    "y.detach().zero_()": lambda y: y.detach().zero_(),
+    "autograd.increment_version(y)": lambda y: autograd.increment_version(y),
+    "y.unsqueeze_(0)": lambda y: y.unsqueeze_(0),
+    "clamp_(y)": lambda y: clamp_(y),
+}
+
+
+def clamp_(y: fad.Tensor) -> None:
+    """A helper of a library: the traceback has its line, and that of its caller."""
+    with fad.no_grad():
+        y.clamp_(0.0, 1.0)
+
+
+@pytest.mark.parametrize("kept", ["input", "output", "view", "of a Function", "inside of grad"])
+@pytest.mark.parametrize("line", LINES)
+def test_the_version_error_names_the_line_of_the_write(line: str, kept: str) -> None:
+    def saved(x: fad.Tensor) -> tuple[fad.Tensor, fad.Tensor]:
+        y = fnp.exp(x)
+        if kept == "output":
+            return y, y
+        if kept == "view":
+            return y, y[1:] * y[:-1]
+        return y, Product.apply(y, y) if kept == "of a Function" else y * y
+
+    def program(x: fad.Tensor) -> fad.Tensor:
+        y, z = saved(x)
+        LINES[line](y)
+        y.add_(1.0)  # a later write
+        return z.sum()
+
+    def fails(anomaly: bool) -> str:
+        with autograd.set_detect_anomaly(anomaly):
+            with pytest.raises(GradientError, match="modified by an inplace operation") as error:
+                if kept == "inside of grad":
+                    fad.grad(program)(fad.tensor([1.0, 2.0, 3.0]))
+                else:
+                    program(leaf([1.0, 2.0, 3.0])).backward()
+            return str(error.value)
+
+    assert "set_detect_anomaly(True): then this error has the line of the write" in fails(False)
+    text = fails(True)
+    lines = text[text.index("Traceback of the write:") :].splitlines()
+    code = lines[-1].strip().replace('"', "'")
+    caller = lines[-3].strip().replace('"', "'")
+    assert "test_saved.py" in lines[-2] and "later write" not in text
+    assert line in caller and code == "y.clamp_(0.0, 1.0)" if line == "clamp_(y)" else line in code
+
+
+class Product(fad.Function):
+    @staticmethod
+    def forward(x: Any, y: Any) -> Any:
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def vjp(ctx: Any, g: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return g * y, g * x
+
+
+def test_the_line_of_a_write_that_backward_makes() -> None:
+    x = leaf(2.0)
+    with autograd.detect_anomaly():
+        (x**3).backward(create_graph=True)
+        square = x.grad * x.grad
+        (x * x).backward()  # adds to x.grad, which `square` has saved
+        with pytest.raises(GradientError, match=r"\(x \* x\)\.backward\(\)  # adds to x.grad"):
+            square.backward()
+
+
 def test_mutation_is_allowed_by_block_and_by_thread() -> None:
     x, w = leaf(2.0), fad.tensor(3.0)
     before = x * w

@@ -136,6 +136,53 @@ def test_order_ten() -> None:
     np.testing.assert_allclose([float(y) for y in found], [math.factorial(k) for k in range(11)])
 
 
+class Exponential(fad.Function):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return fnp.exp(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def jet(ctx: Any, x_s: list[Any]) -> list[Any]:
+        """``y' = x' y``, in derivatives."""
+        found = [ctx.saved_tensors[0]]
+        for n in range(len(x_s)):
+            terms = [float(math.comb(n, k)) * x_s[k] * found[n - k] for k in range(n + 1)]
+            found.append(sum(terms))
+        return found[1:]
+
+
+@pytest.mark.parametrize("f", [fnp.exp, Exponential.apply])
+def test_orders_whose_factorials_no_dtype_holds(f: Any) -> None:
+    """13! is no int32, and 35! no float32."""
+    found = fad.derivatives(f, 0.25, 36)
+    np.testing.assert_allclose(found, [math.exp(0.25)] * 37, rtol=1e-5)
+
+
+def test_high_orders_under_transforms() -> None:
+    x = jnp.array([0.25, 1.0])
+    high = lambda x: fnp.stack(fad.derivatives(fnp.exp, x, 14))
+    expected = np.exp(np.tile(x, (15, 1)))
+    np.testing.assert_allclose(fad.jit(high)(x), expected, rtol=1e-5)
+    np.testing.assert_allclose(fad.vmap(high, out_dims=1)(x), expected, rtol=1e-5)
+    half = fad.derivatives(fnp.exp, jnp.array(0.25, jnp.float16), 10)
+    np.testing.assert_allclose(np.float32(half), [math.exp(0.25)] * 11, rtol=0.01)
+
+
+def test_high_orders_beyond_the_range_are_infinite() -> None:
+    found = fad.derivatives(lambda x: 1.0 / x, 1.0, 36)
+    exact = [(-1.0) ** k * float(math.factorial(k)) for k in range(37)]
+    np.testing.assert_allclose(found[:35], exact[:35], rtol=1e-5)
+    assert [float(v) for v in found[35:]] == [-math.inf, math.inf]
+    with jax.enable_x64(True):
+        found = fad.derivatives(lambda x: x**-3, 2.0, 30)
+        exact = [(-1) ** k * math.factorial(k + 2) / 2 / 2.0 ** (k + 3) for k in range(31)]
+        np.testing.assert_allclose(found, exact, rtol=1e-13)
+
+
 def test_it_is_jet_of_jax() -> None:
     from jax.experimental.jet import jet
 

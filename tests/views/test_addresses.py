@@ -171,3 +171,98 @@ def test_addresses() -> None:
     for b in (a, a.T, a[::-1, ::2], np.broadcast_to(a[0, 0], (5, 4)), a[:0], np.array(3)):
         assert has_strides(b)
     assert not has_strides(a.T.reshape(-1)) and not has_strides(np.array([0, 1, 3]))
+
+
+# Views of parts of elements, and of elements made of several, of `z`, 3 by 4 and complex, and `a`, real.
+PARTS = """
+t.view_as_real(z.T).reshape(4, 3, 2)
+t.view_as_real(z.T).reshape(-1)
+t.view_as_real(z[:, ::2]).flatten(0, 1)
+t.view_as_real(z[1:]).reshape(-1)
+t.view_as_real(z.T).contiguous()
+t.view_as_real(z)[..., 1].reshape(-1)
+t.view_as_real(z[:1].expand(3, 4)).reshape(12, 2)
+z.T.real.reshape(4, 3)
+z.T.real.reshape(-1)
+z.real.reshape(-1)
+z[:, 1:].imag.reshape(9)
+z[:, 1:].imag[:1].reshape(3)
+z.view(t.float32).T.reshape(8, 3)
+z[:, 1:].view(t.float32).reshape(-1)
+t.view_as_complex(a[:, 1:]).reshape(3, 3)
+t.view_as_complex(a[:, ::2]).reshape(-1)
+t.view_as_complex(a).T.reshape(-1)
+t.view_as_complex(t.view_as_real(z.T)).reshape(4, 3)
+"""
+
+
+def _parts_of(t: Any, program: str) -> tuple[Any, Any]:
+    numbers = np.arange(24, dtype=np.float32).reshape(3, 4, 2)
+    z, a = t.tensor(numbers.view(np.complex64)[..., 0]), t.tensor(numbers)
+    return (a if "a[" in program or "(a)" in program else z), eval(
+        program, {"t": t, "z": z, "a": a}
+    )
+
+
+@pytest.mark.parametrize("program", PARTS.strip().splitlines())
+def test_parts_of_elements_are_where_they_are_in_pytorch(torch: Any, program: str) -> None:
+    found = []
+    for t in (torch, fad):
+        base, x = _parts_of(t, program)
+        contiguous = x.is_contiguous()
+        first = x
+        for _ in range(x.ndim):
+            first = first[-1]
+        first.fill_(-7.0)
+        found.append((x.tolist(), contiguous, base.tolist()))
+    assert found[0] == found[1]
+
+
+REPEATED = """
+t.view_as_real(z[:1].expand(3, 4))[1, 2]
+z[:1].expand(3, 4).imag[1, 1:3]
+z[:1].expand(3, 4).view(t.float32)[0]
+t.view_as_real(z)[:1].expand(3, 4, 2)[1, 2]
+z.view(t.float32)[:1].expand(3, 8)[2, 3:]
+t.view_as_complex(a)[:1].expand(3, 4)[1, 1:]
+a[:1].expand(3, 4, 2).view(t.int32)[1]
+"""
+
+
+@pytest.mark.parametrize("program", REPEATED.strip().splitlines())
+def test_parts_of_what_is_broadcast_are_written_to(torch: Any, program: str) -> None:
+    found = []
+    for t in (torch, fad):
+        base, x = _parts_of(t, program)
+        x.mul_(3)
+        found.append(base.tolist())
+    assert found[0] == found[1]
+
+
+def test_a_write_to_parts_of_what_is_broadcast_has_derivatives(torch: Any) -> None:
+    data = (np.arange(8, dtype=np.float32).reshape(2, 4) + 1j).astype(np.complex64)
+
+    def f(t: Any, z: Any) -> Any:
+        z = z * 1
+        x = t.view_as_real(z[:1].expand(3, 4))[1, :, 0]
+        x.mul_(x.clone())
+        return (t.view_as_real(z) ** 2).sum()
+
+    z = torch.tensor(data, requires_grad=True)
+    f(torch, z).backward()
+    for g in (fad.grad(lambda z: f(fad, z)), fad.jit(fad.grad(lambda z: f(fad, z)))):
+        assert_close(np.asarray(g(data)), z.grad.numpy())
+    lanes = fad.vmap(fad.grad(lambda z: f(fad, z)))(np.stack([data, data]))
+    assert_close(np.asarray(lanes)[1], z.grad.numpy())
+
+
+def test_what_overlaps_in_parts_is_an_error() -> None:
+    z = fad.tensor(np.ones((1, 2), np.complex64))
+    a = fad.tensor(np.ones((1, 2), np.float32))
+    for x in (fad.view_as_real(z.expand(2, 2)), fad.view_as_complex(a).expand(2)):
+        with pytest.raises(fad.errors.ArgumentError, match="more than one element"):
+            x.mul_(2)
+    x = fad.view_as_complex(a.expand(3, 2))[0]
+    with pytest.raises(fad.errors.ArgumentError, match="cannot write through 'view_as_complex'"):
+        x.fill_(2.0)
+    assert a.tolist() == [[1.0, 1.0]]

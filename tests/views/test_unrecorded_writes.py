@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -76,3 +77,99 @@ def test_straight_through(wrap: Any, replay_mode: None) -> None:
     x = fad.tensor([0.4, 1.6])
     for _ in range(3):
         assert fad.grad(wrap(f))(x).tolist() == [0.0, 4.0]
+
+
+# At dual levels: a Tensor of the eager tape becomes a dual, and is the leaf, or has the history, of before.
+
+WRITES: dict[str, Callable[[Any, Any], object]] = {
+    "sub_": lambda p, d: p.sub_(d),
+    "copy_": lambda p, d: p.copy_(d),
+    "an element": lambda p, d: p.__setitem__(0, d[0]),
+    "a view": lambda p, d: p[1:].mul_(d[1:]),
+}
+
+
+def _facts(lib: Any, t: Any) -> list[Any]:
+    primal, tangent = lib.autograd.forward_ad.unpack_dual(t)
+    numbers = None if tangent is None else tangent.tolist()
+    return [primal.tolist(), numbers, t.requires_grad, t.is_leaf]
+
+
+def _writes_to_a_leaf(lib: Any, write: Callable[[Any, Any], object]) -> list[Any]:
+    p, seen = lib.tensor([1.0, 2.0], requires_grad=True), []
+    with lib.autograd.forward_ad.dual_level():
+        d = lib.autograd.forward_ad.make_dual(lib.tensor([3.0, 4.0]), lib.tensor([1.0, 2.0]))
+        with lib.no_grad():
+            write(p, d)
+        seen += _facts(lib, p)
+        (p * p).sum().backward()
+        seen += _facts(lib, p.grad)
+        (g,) = lib.autograd.grad((p * p * d).sum(), p)
+        seen += _facts(lib, g)
+        with lib.no_grad():
+            p.mul_(lib.tensor([3.0, 3.0]))
+        seen += _facts(lib, p)
+    seen += [p.tolist(), p.requires_grad, p.is_leaf]
+    for _ in range(2):
+        p.grad = None
+        (p * p).sum().backward()
+        seen += _facts(lib, p.grad)
+        with lib.no_grad():
+            p.sub_(p.grad)
+        seen += [p.tolist(), p.requires_grad, p.is_leaf]
+    return seen
+
+
+def _writes_to_a_result(lib: Any, write: Callable[[Any, Any], object]) -> list[Any]:
+    q = lib.tensor([1.0, 2.0], requires_grad=True)
+    z, seen = q * 2.0, []
+    with lib.autograd.forward_ad.dual_level():
+        d = lib.autograd.forward_ad.make_dual(lib.tensor([3.0, 4.0]), lib.tensor([1.0, 2.0]))
+        with lib.no_grad():
+            write(z, d)
+        seen += _facts(lib, z)
+        (g,) = lib.autograd.grad((z * z).sum(), q, retain_graph=True)
+        seen += _facts(lib, g)
+        with lib.no_grad():
+            write(z, d)
+        seen += _facts(lib, z)
+        y = (z * 3.0).sum()
+    (y * y).backward()
+    return [*seen, *_facts(lib, q.grad), z.tolist(), z.requires_grad, z.is_leaf]
+
+
+def _writes_to_a_dual(lib: Any, write: Callable[[Any, Any], object]) -> list[Any]:
+    q = lib.tensor([1.0, 2.0], requires_grad=True)
+    z = q * 2.0
+    with lib.autograd.forward_ad.dual_level():
+        d = lib.autograd.forward_ad.make_dual(lib.tensor([3.0, 4.0]), lib.tensor([1.0, 2.0]))
+        e = lib.autograd.forward_ad.make_dual(z, lib.tensor([1.0, 1.0]))
+        with lib.no_grad():
+            write(e, d)
+        seen = [*_facts(lib, e), z.requires_grad, z.is_leaf, z.tolist()]
+        (e * 3.0).sum().backward()
+    return [*seen, *_facts(lib, q.grad)]
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("program", [_writes_to_a_leaf, _writes_to_a_result, _writes_to_a_dual])
+def test_a_dual_written_to_the_tape(program: Any, name: str, torch: Any) -> None:
+    expected = program(torch, WRITES[name])
+    for _ in range(3):  # what repeats is replayed
+        assert program(fad, WRITES[name]) == expected
+
+
+def test_a_dual_written_to_a_leaf_at_nested_levels() -> None:
+    p = fad.tensor(2.0, requires_grad=True)
+    with fad.dual_level() as outer:
+        a = fad.make_dual(fad.tensor(3.0), fad.tensor(1.0))
+        with fad.dual_level() as inner:
+            b = fad.make_dual(a * a, fad.tensor(1.0))
+            with fad.no_grad():
+                p.mul_(b)
+            (g,) = fad.autograd.grad(p * p, p)
+            assert fad.unpack_dual(g, inner).tangent.item() == 4.0
+        (g,) = fad.autograd.grad(p * p, p)
+        assert fad.unpack_dual(g, outer).tangent.item() == 24.0 and p.is_leaf
+    (p * p).backward()
+    assert p.requires_grad and p.is_leaf and p.item() == 18.0 and p.grad.item() == 36.0

@@ -10,10 +10,9 @@ import pytest
 
 import fad
 from fad.core.primitive import Primitive
-from fad.replay import outcomes
-from fad.replay.inputs import look
-from fad.replay.outcomes import forget_outcomes, outcome_of
-from fad.replay.settings import LARGE
+from fad.replay import states
+from fad.replay.inputs import LARGE, look
+from fad.replay.states import forget_outcomes, outcome_of
 from fad.tape.recorder import GradLevel
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
@@ -46,7 +45,7 @@ def test_there_is_none(name: str) -> None:
 
 
 def test_it_is_evaluated_once_and_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "_MOST", 2)
+    monkeypatch.setattr(states, "_MOST", 2)
     traced: list[Any] = []
     op = Primitive("op", lambda x: traced.append(x.shape) or x * 2.0)
     first = of(op)
@@ -54,4 +53,4 @@ def test_it_is_evaluated_once_and_tables_are_bounded(monkeypatch: pytest.MonkeyP
     assert of(op) is first and len(traced) == count
     for n in range(1, 6):
         of(op, jnp.ones(n))
-        assert len(outcomes._outcomes[op]) <= 2
+        assert len(states._outcomes[op]) <= 2

@@ -9,7 +9,7 @@ from replays import in_thread, info, law
 
 import fad
 import fad.numpy as fnp
-from fad.replay import settings
+from fad.replay import inputs
 
 pytestmark = pytest.mark.usefixtures("cleared_caches")
 
@@ -37,10 +37,10 @@ def test_a_setting_of_a_block_and_then_for_good() -> None:
 
 
 def test_tables_of_avals_that_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_KNOWN", 3)
+    monkeypatch.setattr(inputs, "_KNOWN", 3)
     f = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
     law(lambda: [f(jnp.ones(n)) for n in range(1, 6)], calls=4)
-    for n in (3, settings.LARGE + 1):
+    for n in (3, inputs.LARGE + 1):
         x = jnp.zeros(n)
-        assert settings.aval_id(x.aval) == settings.aval_id((x + 1.0).aval)
-        assert (settings.aval_id(x.aval) < 0) == (n > settings.LARGE)
+        assert inputs.aval_id(x.aval) == inputs.aval_id((x + 1.0).aval)
+        assert (inputs.aval_id(x.aval) < 0) == (n > inputs.LARGE)

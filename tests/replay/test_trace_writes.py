@@ -230,7 +230,7 @@ def test_what_was_saved_and_overwritten_is_an_error(what, short_segments):
 STEPS = Table()
 
 
-@STEPS.steps(X)
+@STEPS.steps(X, replayed=None)
 def written_to_after_its_trace(x, i):
     """It and its views are right after the backward pass, are written to again, and go into later steps."""
     u = x * 1.0

@@ -1,0 +1,326 @@
+"""Norms, distances and deviations, whose derivatives at a kink are the subgradient of least norm.
+
+NOTE [kinks]
+
+A norm has no derivative at 0, and JAX's formula gives NaN there: that of the root is infinite. It has
+subgradients, and the one of least norm is 0. So it is where elements are equal (`std`), for each element
+that is 0 (the 1-norm), and for each singular value that is 0 (the nuclear norm). The rules have one form: a
+slope, in which a quotient by what is 0 is 0. Slopes have such rules again, so derivatives of higher order
+are 0 in the directions in which there is a kink.
+
+See NOTE [smooth] in `fad.arrays.smooth` too. Values are those of JAX, and so is the cost: a row has one more
+selection.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fad.arrays.lists import Function
+from fad.arrays.smooth import (
+    all_axes,
+    computed_as,
+    divisor,
+    is_real,
+    mended,
+    with_rule,
+    with_slopes,
+)
+from fad.core.dtypes import is_inexact
+from fad.core.types import Array, Axes, Outputs, PyTree
+
+
+def _inner(x: Array, y: Array, axis: Axes, keepdims: bool = False) -> Array:
+    """The real inner product."""
+    return jnp.sum(jnp.real(jnp.conj(x) * y), axis, keepdims=keepdims)
+
+
+_absolute_of_real = with_slopes(
+    jnp.abs, lambda _, x: jnp.where(x > 0, 1.0, jnp.where(x == 0, 0.0, -1.0))
+)
+_absolute_of_complex = with_rule(
+    jnp.abs, lambda out, x, t: jnp.real(jnp.conj(x[0]) * t[0]) / divisor(out)
+)
+
+
+def _absolute(x: Array) -> Array:
+    """``abs(x)``, with the derivative 0 at 0; that of JAX is 1 there. (At NaN it is -1, as JAX's.)"""
+    return _absolute_of_real(x) if is_real(x) else _absolute_of_complex(x)
+
+
+# Of vectors
+
+
+def _euclidean(function: Function, axis: Axes, keepdims: bool) -> Function:
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
+        return _inner(primals[0], tangents[0], axis, keepdims) / divisor(out)
+
+    return with_rule(function, rule)
+
+
+def _slope_of_power(x: Array, p: float) -> Array:
+    """The derivative of ``abs(x)**p / p``, 0 at 0: for ``p < 1`` any number is a subgradient there."""
+    if p == int(p) and p > 2:
+        return x ** (int(p) - 1) if p % 2 == 0 else x * jnp.abs(x) ** (int(p) - 2)
+    return jnp.sign(x) * jnp.abs(jnp.where(x == 0, 1, x)) ** (p - 1)
+
+
+def _of_power(function: Function, p: float, axis: tuple[int, ...], keepdims: bool) -> Function:
+    """``sum(abs(x)**p) ** (1 / p)`` of real ``x``."""
+
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
+        whole = out if keepdims else jnp.expand_dims(out, axis)
+        slope = _slope_of_power(primals[0] / divisor(whole), p)
+        return jnp.sum(slope * tangents[0], axis, keepdims=keepdims)
+
+    return with_rule(function, rule)
+
+
+def _vector_norm(function: Function, x: Array, p: float, axis: Axes, keepdims: bool) -> Array:
+    axes = all_axes(x.ndim, axis)
+    if p == 2:
+        return _euclidean(function, axes, keepdims)(x)
+    if p in _REDUCTIONS:
+        reduced = _REDUCTIONS[p]
+        return computed_as(function, lambda x: reduced(_absolute(x), axes, keepdims=keepdims))(x)
+    if p == 0:
+        return function(x)
+    of_power = _of_power(function, p, axes, keepdims)
+    return of_power(x if is_real(x) else _absolute_of_complex(x))
+
+
+_GREATEST = functools.partial(jnp.max, initial=0)
+_REDUCTIONS: dict[float, Function] = {1: jnp.sum, math.inf: _GREATEST, -math.inf: jnp.min}
+
+# Of matrices: the order -> the axis (0: rows) that is summed, and how the rest is reduced
+_BY_SUMS: dict[PyTree, tuple[int, Function]] = {
+    1: (0, _GREATEST),
+    -1: (0, jnp.min),
+    math.inf: (1, _GREATEST),
+    -math.inf: (1, jnp.min),
+}
+
+
+def _by_sums(function: Function, order: float, axis: tuple[int, int], keepdims: bool) -> Function:
+    summed, reduced = _BY_SUMS[order]
+
+    def other(x: Array) -> Array:
+        sums = jnp.sum(_absolute(x), axis[summed], keepdims=True)
+        found = reduced(sums, axis[1 - summed], keepdims=True)
+        return found if keepdims else jnp.squeeze(found, axis)
+
+    return computed_as(function, other)
+
+
+# Times the rounding of the greatest: singular values below that are zero, those closer than that are equal.
+_NOISE = 16
+
+_OF_SINGULAR_VALUES: dict[PyTree, Callable[[Array], Array]] = {
+    "nuc": lambda s: jnp.sum(s, -1),
+    2: lambda s: jnp.max(s, -1, initial=0),
+    -2: lambda s: jnp.min(s, -1),
+}
+
+
+def _weights(s: Array, order: str | int) -> Array:
+    """The subgradient of least norm in the singular values, which descend."""
+    noise = _noise(s)
+    positive = s > noise
+    if order == "nuc":
+        return positive.astype(s.dtype)
+    extreme = s[..., :1] if order == 2 else s[..., -1:]
+    tied = (positive & (jnp.abs(s - extreme) <= noise)).astype(s.dtype)
+    return tied / jnp.maximum(jnp.sum(tied, -1, keepdims=True), 1)
+
+
+def _noise(s: Array) -> Array:
+    return lax.stop_gradient(_NOISE * jnp.finfo(s.dtype).eps * s[..., :1])
+
+
+def _adjoint(x: Array) -> Array:
+    return jnp.conj(x.mT)
+
+
+@functools.cache
+def _of_singular_values(order: str | int) -> Function:
+    """The norm of matrices that is a function of their singular values, and its subgradient.
+
+    The subgradient ``u @ diag(w) @ vh`` has a derivative that is finite where singular values are equal or
+    zero (Daleckii and Krein). JAX makes it of those of ``u`` and ``vh``, which are infinite there.
+    """
+    reduced = _OF_SINGULAR_VALUES[order]
+
+    def parts(u: Array, s: Array, vh: Array) -> tuple[Array, Array]:
+        w = _weights(s, order).astype(u.dtype)
+        return reduced(s), (u * w[..., None, :]) @ vh
+
+    @jax.custom_jvp
+    def both(x: Array) -> tuple[Array, Array]:
+        return parts(*jnp.linalg.svd(x, full_matrices=False))
+
+    @both.defjvp
+    def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
+        (x,), (t,) = primals, tangents
+        u, s, vh = jnp.linalg.svd(x, full_matrices=False)
+        value, slope = parts(u, s, vh)
+        return (value, slope), (_inner(slope, t, (-2, -1)), _turned(u, s, vh, t, order))
+
+    return both
+
+
+def _turned(u: Array, s: Array, vh: Array, t: Array, order: str | int) -> Array:
+    """The derivative of ``u @ diag(w) @ vh`` along ``t``, for weights that are constant."""
+    noise, w = _noise(s)[..., None], _weights(s, order)
+    uh, v = _adjoint(u), _adjoint(vh)
+
+    def quotients(sign: int) -> Array:
+        above = w[..., :, None] + sign * w[..., None, :]
+        below = s[..., :, None] + sign * s[..., None, :]
+        zero = jnp.abs(below) <= noise
+        return jnp.where(zero, 0, above / jnp.where(zero, 1, below)).astype(t.dtype)
+
+    inner = uh @ t @ v
+    symmetric, skew = (inner + _adjoint(inner)) / 2, (inner - _adjoint(inner)) / 2
+    found = u @ (quotients(-1) * symmetric + quotients(1) * skew) @ vh
+    zero = s <= noise[..., 0]
+    ratio = jnp.where(zero, 0, w / jnp.where(zero, 1, s)).astype(t.dtype)[..., None, :]
+    rows, columns = t.shape[-2:]
+    if rows > columns:
+        return found + ((t @ v - u @ inner) * ratio) @ vh
+    if columns > rows:
+        return found + (u * ratio) @ (uh @ t - inner @ vh)
+    return found
+
+
+def _spectral(
+    function: Function, order: str | int, axis: tuple[int, int], keepdims: bool
+) -> Function:
+    made = jax.custom_jvp(function)
+    both = _of_singular_values(order)
+
+    @made.defjvp
+    def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
+        x, t = [jnp.moveaxis(v, axis, (-2, -1)) for v in (*primals, *tangents)]
+        value, slope = both(x)
+        outs = value, _inner(slope, t, (-2, -1))
+        return tuple([jnp.expand_dims(o, axis) for o in outs]) if keepdims else outs
+
+    return made
+
+
+def _matrix_norm(
+    function: Function, x: Array, order: PyTree, axis: tuple[int, int], keepdims: bool
+) -> Array:
+    if order in (None, "f", "fro"):
+        return _euclidean(function, axis, keepdims)(x)
+    if order in _BY_SUMS:
+        return _by_sums(function, order, axis, keepdims)(x)
+    if order in _OF_SINGULAR_VALUES and x.size:
+        return _spectral(function, order, axis, keepdims)(x)
+    return function(x)
+
+
+# What users call
+
+
+def _is_array(order: PyTree) -> bool:
+    """Whether an order is none that can be used; JAX's error says so."""
+    return isinstance(order, (jax.Array, np.ndarray))
+
+
+def _of_vectors(vector_norm: Function) -> Function:
+    def smooth(
+        x: Array, /, *, axis: Axes = None, keepdims: bool = False, ord: PyTree = 2
+    ) -> Outputs:
+        function = functools.partial(vector_norm, axis=axis, keepdims=keepdims, ord=ord)
+        x = jnp.asarray(x)
+        if not is_inexact(x.dtype) or isinstance(ord, str) or _is_array(ord):
+            return function(x)
+        return _vector_norm(function, x, ord, axis, keepdims)
+
+    return smooth
+
+
+def _of_matrices(matrix_norm: Function) -> Function:
+    def smooth(x: Array, /, *, keepdims: bool = False, ord: PyTree = "fro") -> Outputs:
+        function = functools.partial(matrix_norm, keepdims=keepdims, ord=ord)
+        x = jnp.asarray(x)
+        if not is_inexact(x.dtype) or x.ndim < 2 or _is_array(ord):
+            return function(x)
+        return _matrix_norm(function, x, ord, (x.ndim - 2, x.ndim - 1), keepdims)
+
+    return smooth
+
+
+def _of_either(norm: Function) -> Function:
+    def smooth(x: Array, ord: PyTree = None, axis: Axes = None, keepdims: bool = False) -> Outputs:
+        function = functools.partial(norm, ord=ord, axis=axis, keepdims=keepdims)
+        x = jnp.asarray(x)
+        if not is_inexact(x.dtype) or _is_array(ord):
+            return function(x)
+        axes = all_axes(x.ndim, axis)
+        if axis is None and ord is None:
+            return _euclidean(function, axes, keepdims)(x)
+        if len(axes) == 1 and not isinstance(ord, str):
+            return _vector_norm(function, x, 2 if ord is None else ord, axes, keepdims)
+        if len(axes) == 2:
+            return _matrix_norm(function, x, ord, (axes[0], axes[1]), keepdims)
+        return function(x)
+
+    return smooth
+
+
+norm, vector_norm, matrix_norm = (
+    mended(_of_either, jnp.linalg.norm),
+    mended(_of_vectors, jnp.linalg.vector_norm),
+    mended(_of_matrices, jnp.linalg.matrix_norm),
+)
+
+
+def _cond(cond: Function) -> Function:
+    def smooth(x: Array, p: PyTree = None) -> Outputs:
+        def other(x: Array) -> Array:
+            if p in (None, 2):
+                return norm(x, 2, (-2, -1)) / norm(x, -2, (-2, -1))
+            if p == -2:
+                return norm(x, -2, (-2, -1)) / norm(x, 2, (-2, -1))
+            return norm(x, p, (-2, -1)) * norm(jnp.linalg.inv(x), p, (-2, -1))
+
+        x = jnp.asarray(x)
+        return computed_as(lambda x: cond(x, p), other)(x) if is_inexact(x.dtype) else cond(x, p)
+
+    return smooth
+
+
+def _vq(vq: Function) -> Function:
+    """The codes that are nearest to observations, and how far away they are."""
+
+    def distances(obs: Array, code_book: Array) -> Array:
+        apart = obs - code_book[vq(obs, code_book)[0]]
+        return norm(apart[:, None] if apart.ndim == 1 else apart, axis=-1)
+
+    distance = computed_as(lambda obs, code_book: vq(obs, code_book)[1], distances)
+
+    def smooth(obs: Array, code_book: Array, check_finite: bool = True) -> Outputs:
+        obs, code_book = jnp.asarray(obs), jnp.asarray(code_book)
+        code, of_jax = vq(obs, code_book)
+        inexact = is_inexact(obs.dtype) and is_inexact(code_book.dtype)
+        return code, distance(obs, code_book) if inexact else of_jax
+
+    return smooth
+
+
+IN_LINALG: dict[str, Function] = {
+    "cond": _cond,
+    "matrix_norm": _of_matrices,
+    "norm": _of_either,
+    "vector_norm": _of_vectors,
+}
+IN_VQ: dict[str, Function] = {"vq": _vq}

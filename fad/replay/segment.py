@@ -1,0 +1,652 @@
+"""Stretches of operations, as programs and one by one; segments, which have run and may be differentiated.
+
+NOTE [segments that have run]
+
+    y = fnp.sum(fnp.sin(x) * x)     # three operations, which repeat
+    print(float(y))                 # they run as one program, and y has its value
+    y.backward()                    # the pass of the segment is one program too, and frees it
+
+Outputs of a program that require grad get their values, and stay lazy: they have no nodes yet. Their
+`Segment` keeps the inputs, as a checkpointed call does. There are two ways on from it, and no other:
+
+* the backward pass of the step, or of the transform, frees the graph, and goes through segments of its trace
+  alone, back to leaves (`Segment.send_back`). Each is one program, which computes the operations again;
+* anything else *opens* it: who looks at the graph (`Tensor.grad_fn`, a hook, another operation, a pass that
+  keeps the graph, or is recorded) finds the nodes of the operations. They are recorded again from the inputs,
+  and so are those of the segments that it begins with. What a pass has freed is freed in them.
+
+So the graph never has a node of a program, and the engine knows nothing of replay.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+
+from fad.core.avals import SCALARS
+from fad.core.level import Level, bind, state, with_default_state
+from fad.core.tensor import (
+    Lazy,
+    Meta,
+    Storage,
+    Tensor,
+    has_value,
+    lazy_tensor,
+    new_tensor,
+    take_over,
+)
+from fad.core.types import MaybeValue, Operand, PyTree, Value
+from fad.errors import LevelError
+from fad.replay.inputs import (
+    Input,
+    Past,
+    as_captured,
+    aval_id,
+    edge_of,
+    handle_of,
+    in_context,
+    is_leaf,
+    is_untouched,
+    outer_level_defers,
+    owner_of,
+    version_at,
+)
+from fad.replay.policy import TIMES
+from fad.replay.program import Program
+from fad.replay.states import State, made_of, origin_of, tree
+from fad.tape.engine import pull_back
+from fad.tape.graph import Node, current_edge
+from fad.tape.recorded_node import RecordedNode
+from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.tape.running import running
+
+if TYPE_CHECKING:
+    from fad.replay.trace import Trace
+
+
+T = TypeVar("T")
+# Numbers of outputs of a stretch, or of inputs.
+Places: TypeAlias = tuple[int, ...]
+Passed: TypeAlias = tuple[frozenset[int], frozenset[int]]
+# All inputs, or the outputs so far: Tensors of a level, and values from below.
+Cells: TypeAlias = list[Any]
+Finish: TypeAlias = Callable[[Level, Cells, Cells, Sequence[Operand]], PyTree]
+
+
+class Failed:
+    """In place of the trace of a lazy Tensor whose operation has failed: reading it raises the error.
+
+    That happens to operations on arrays that their owner has deleted or donated since.
+    """
+
+    done = True
+    level = owner = None
+    on_values = False
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def get(self, *_: object) -> NoReturn:
+        raise self.error.with_traceback(None)
+
+    materialize = get
+
+    def share(self, t: Tensor, new: Tensor) -> bool:
+        return False
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Stretch:
+    """What a trace has now: operations, one after the other, by the states after them, and their inputs.
+
+    ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
+    ``variables`` are the numbers of the inputs that require grad at the level. ``views`` has the states of
+    the outputs that are views and saved, if it is that of a segment. ``parts`` are those of all inputs, once
+    its program runs.
+    """
+
+    trace: Trace
+    path: list[State]
+    inputs: list[Input]
+    variables: Places
+    views: dict[int, Past] = dataclasses.field(default_factory=dict)
+    parts: Sequence[Value] = ()
+
+    @classmethod
+    def of(cls, trace: Trace) -> Stretch:
+        """What ``trace`` has now."""
+        variables = [k for k, given in enumerate(trace.inputs) if given.layout is True]
+        return cls(trace, trace.path[1:], trace.inputs[:], tuple(variables))
+
+    def leaves(self) -> list[Tensor]:
+        """The inputs that are leaves and require grad at the level."""
+        given = [self.inputs[k] for k in self.variables]
+        return [x.argument for x in given if x.is_leaf]
+
+    def edges(self) -> list[tuple[Any, int]]:
+        """The places in the graph of the inputs that require grad; see `edge_of`."""
+        given = [self.inputs[k] for k in self.variables]
+        return [x.edge or current_edge(x.argument) for x in given]
+
+    def without_values(self) -> Stretch:
+        """The same, without the values of its inputs: a backward pass has freed them."""
+        inputs = [
+            g
+            if type(g.argument) in SCALARS
+            else Input(g.argument if g.layout is True else None, (), *g[2:])
+            for g in self.inputs
+        ]
+        return Stretch(self.trace, self.path, inputs, self.variables, self.views)
+
+    def passed(self, ends: Places | None, wanted: Places) -> Passed:
+        """What a backward pass goes through from outputs ``ends`` (None: all) to the inputs ``wanted``.
+
+        All outputs of these operations; and the places of what their nodes save. What a write writes to is
+        left out, since its node saves handles of its own.
+        """
+        last = self.path[-1]
+        found: Passed | None = last.passes.get((ends, wanted))
+        if found is None:
+            starts = tuple(range(last.size)) if ends is None else ends
+            passed = _passed(self.path, starts, wanted)
+            found = tree.remember(last.passes, (ends, wanted), lambda: passed)
+        return found
+
+    def keep_views(self, outputs: Sequence[Tensor]) -> None:
+        """Keep the states of outputs that are views, and saved: what they are views of may be written to."""
+        for k in self.passed(None, self.variables)[1]:
+            meta = outputs[k].meta if k >= 0 else None
+            if meta is not None and meta.link is not None:
+                self.views[k] = Past(outputs[k], meta.link.seen)
+
+    def program(self, finish: Finish) -> Program:
+        """The operations as a function of the parts of the inputs, and of what else ``finish`` takes.
+
+        Its result is that of ``finish``, which gets the level, the inputs, all outputs, and the rest.
+        """
+        operations = [(s.op, s.refs) for s in self.path]
+        layouts = [given.layout for given in self.inputs]
+        maker = self.trace.maker
+
+        def run(*values: Operand) -> PyTree:
+            with maker() as own:
+                rest = iter(values)
+                given = [made_of(own, rest, layout) for layout in layouts]
+                cells: Cells = []
+                for op, refs in operations:
+                    out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
+                    cells.extend(out if type(out) is tuple else (out,))
+                return finish(own, given, cells, list(rest))
+
+        return Program(self.trace.name, run, self.path[-1].work)
+
+    # One by one
+
+    def record(self, outputs: Sequence[Tensor | None], again: bool = False) -> Cells:
+        """Evaluate each operation at the level; all outputs.
+
+        The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it. ``again``: all are
+        evaluated, those of ``outputs`` that are there have their values, and get their nodes.
+        """
+        return self.in_its_modes(lambda: self._record(outputs, again))
+
+    def in_its_modes(self, f: Callable[[], T]) -> T:
+        """``f()`` in the modes in which the operations were called; nothing of the level is deferred.
+
+        The trace of the tape goes on in it, if the thread is the same.
+        """
+        level = self.trace.level
+        inside = level is not ROOT
+        before, level.trace = level.trace, None
+        replaying = state.replaying and inside
+
+        @with_default_state("levels", *["trace"] * inside)
+        def run() -> T:
+            state.watermark, state.base_watermark, state.saved_hooks, state.tangents_off = (
+                self.trace.recording[:4]
+            )
+            state.replaying = replaying
+            return f()
+
+        try:
+            return in_context(self.trace.context, run)
+        finally:
+            level.trace = before
+
+    def _record(self, outputs: Sequence[Tensor | None], again: bool) -> Cells:
+        inputs = list(map(as_captured, self.inputs))
+        alone = not outer_level_defers(self.inputs)
+        cells: Cells = []
+        for at in self.path:
+            own = list(outputs[at.first : at.size])
+            if alone:
+                at.use.times = TIMES
+            if at.untracked and own[0] is not None and has_value(own[0]):
+                for t in own:
+                    t._lazy = None  # type: ignore[union-attr]
+            if again or any([t is None or t._lazy is not None for t in own]):
+                found = self._evaluated(at, cells, inputs)
+                for k, (t, o) in enumerate(zip(own, found, strict=True)):
+                    past = self.views.get(at.first + k)
+                    if again and t is not None and has_value(t):
+                        if o._lazy is None:  # else it has failed
+                            t._node, t._output_nr, t._lazy = o._node, o._output_nr, None
+                    elif t is not None:
+                        take_over(t, o)
+                    if past is not None:
+                        o.meta = past
+                    if t is None or past is not None:
+                        own[k] = o
+            cells += own
+        return cells
+
+    def _evaluated(self, at: State, cells: Cells, inputs: Cells) -> tuple[Tensor, ...]:
+        """`_evaluate`; if that fails, outputs that raise its error when they are read.
+
+        Operations that do not depend on them can still be evaluated.
+        """
+        try:
+            return self._evaluate(at, cells, inputs)
+        except Exception as error:
+            tree.note(self.trace.name, 1, f"{at.op.name} failed: {error}")
+            failed = Failed(error)
+            lazies = [Lazy(aval, failed, k) for k, aval in enumerate(at.avals)]
+            return tuple([lazy_tensor(self.trace.level, z, False, z.place) for z in lazies])
+
+    def _evaluate(self, at: State, cells: Cells, inputs: Cells) -> tuple[Tensor, ...]:
+        """The outputs of ``at``, evaluated at its level."""
+        level = self.trace.level
+        args = [cells[r] if r >= 0 else inputs[~r] for r in at.refs]
+        if at.untracked:
+            return execute(at, args)
+        if at.own:  # as `views.inplace` does
+            note_written(args[0])
+            args[: at.own] = map(handle_of, args[: at.own])
+        past = any([isinstance(a, Tensor) and type(a.meta) is Past for a in args])
+        with _at_versions_then(args) if past else contextlib.nullcontext():
+            out = level.process(at.op, args)
+        outs: tuple[Tensor, ...] = out if type(out) is tuple else (out,)
+        for o, aval in zip(outs, at.avals, strict=True):
+            if level.aval(o).dtype != aval.dtype:
+                raise LevelError(
+                    "jax.config was changed between an operation and the first use of its result, which "
+                    "would have another dtype now: change it earlier, or for a block with JAX's context "
+                    "managers (jax.enable_x64, jax.default_matmul_precision, ...)"
+                )
+            if past and isinstance(o._node, PrimitiveNode):
+                o._node.tensors = [owner_of(t) for t in o._node.tensors]
+        return outs
+
+
+@contextlib.contextmanager
+def _at_versions_then(args: Sequence[object]) -> Iterator[None]:
+    """A block in which what nodes save of these handles is saved at the version of then."""
+    metas = [a.meta for a in args if isinstance(a, Tensor) and type(a.meta) is Past]
+    storages = [meta.storage for meta in metas]
+    for meta in metas:
+        meta.storage = Storage(meta.version)
+    try:
+        yield
+    finally:
+        for meta, storage in zip(metas, storages, strict=True):
+            meta.storage = storage
+
+
+def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
+    """The outputs of an untracked operation."""
+    out = at.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
+    return tuple([new_tensor(o, ROOT) for o in ((out,) if at.single else out)])
+
+
+def note_written(t: Tensor) -> None:
+    """Tell the node of which ``t`` is an output that this was written to."""
+    if isinstance(t, Tensor) and isinstance(t._node, RecordedNode):
+        then = t.meta.version if type(t.meta) is Past else 0
+        t._node.output_written(t._output_nr, then + 1)
+
+
+def _passed(path: Sequence[State], ends: Places, wanted: Places) -> Passed:
+    """`Stretch.passed`."""
+    led = {~k for k in wanted}
+    for at in path:
+        if any([m and r in led for r, m in zip(at.refs, at.routed, strict=False)]):
+            led.update(range(at.first, at.size))
+    passed = {k for k in ends if k in led}
+    saved: set[int] = set()
+    for at in reversed(path):
+        own = range(at.first, at.size)
+        if passed.isdisjoint(own):
+            continue
+        passed.update(own)
+        routes = zip(at.refs, at.routed, strict=False)
+        passed.update([r for r, m in routes if m and r >= 0 and r in led])
+        for k in at.kept:
+            if k >= at.own:
+                saved.add(at.refs[k])
+            elif k < 0:
+                saved.update(own)
+    return frozenset(passed), frozenset(saved)
+
+
+# The gradients that have arrived, by their places in the graph.
+Arrived = dict[tuple[object, int], Value]
+_opening = threading.RLock()
+
+
+class Segment:
+    """A stretch that has run as a program. It is the ``trace`` of its lazy outputs, see `Deferred`.
+
+    ``places`` are the numbers of its outputs that require grad and were referenced. ``freed`` are those
+    that backward passes have gone through. ``written``: the first version of its outputs that were changed
+    in place. ``edges`` are the places in the graph of the outputs in ``places``, once it is opened.
+    ``first`` is the number that its first operation has in the order of recording.
+    """
+
+    done = True
+    level = None
+    on_values = False
+
+    def __init__(self, trace: Trace, stretch: Stretch, places: Sequence[int]) -> None:
+        self.first = next(running.sequence)
+        collections.deque(itertools.islice(running.sequence, stretch.path[-1].work), maxlen=0)
+        self.owner = trace
+        self.stretch = stretch
+        self.places = places
+        self.outputs = [weakref.ref(trace.outputs[k]) for k in places]
+        self.freed: frozenset[int] = frozenset()
+        self.written: dict[int, int] = {}
+        self.edges: dict[int, tuple[Node, int]] | None = None
+        stretch.keep_views(trace.outputs)
+
+    # As the trace of its outputs
+
+    def get(self, t: Tensor, name: str) -> Any:
+        """See `fad.core.replay_protocol.Deferred`: the node of an output, or of a handle of it."""
+        with _opening:
+            edges = self.opened()
+            lazy = t._lazy
+            if lazy is not None and lazy.trace is self:
+                t._node, t._output_nr = edges[lazy.place]
+                t._lazy = None
+        return getattr(t, name)
+
+    def materialize(self) -> None:
+        self.opened()
+
+    def share(self, t: Tensor, new: Tensor) -> bool:
+        return False
+
+    def output_written(self, place: int, version: int) -> None:
+        """Note that an output was changed in place, which made this version of it."""
+        self.written.setdefault(place, version)
+
+    # The nodes of the operations
+
+    def opened(self) -> dict[int, tuple[Node, int]]:
+        """The places in the graph of its outputs."""
+        with _opening:
+            if self.edges is None:
+                for segment in sorted(
+                    {self, *segments_before(self.stretch)}, key=lambda s: s.first
+                ):
+                    segment._open()
+            assert self.edges is not None
+            return self.edges
+
+    def _open(self) -> None:
+        if self.edges is not None:
+            return
+        stretch = self.stretch
+        outputs: list[Tensor | None] = [None] * stretch.path[-1].size
+        for k, reference in zip(self.places, self.outputs, strict=True):
+            t = reference()
+            if (
+                t is not None
+                and t._lazy is not None
+                and (t._lazy.trace, t._lazy.place) == (self, k)
+            ):
+                outputs[k] = t
+        written = {k: _handle_of_written(self.owner.level, v) for k, v in self.written.items()}
+        for k, t in written.items():
+            outputs[k] = t
+        before, running.sequence = running.sequence, itertools.count(self.first)
+        try:
+            cells = stretch.record(outputs, again=True)
+        finally:
+            running.sequence = before
+        edges = {k: (cells[k]._node, cells[k]._output_nr) for k in self.places}
+        for k, t in written.items():  # the nodes that have saved it see that
+            t.meta.storage.version += 1  # type: ignore[union-attr]
+            edges[k][0].output_written(edges[k][1], t.meta.storage.version)  # type: ignore[union-attr]
+        live = {cells[k]._node for k in range(len(cells)) if k not in self.freed}
+        live |= _nodes_before(stretch)
+        _release({cells[k]._node for k in self.freed} - live - {None}, live)
+        if self.edges is None:  # else a finalizer came between two lines
+            self.edges = edges
+            self.stretch, self.outputs = stretch.without_values(), []
+
+    # The backward pass
+
+    def is_whole(self) -> bool:
+        """Whether a pass can go through it: it is not opened, not freed, and saves what it did."""
+        stretch = self.stretch
+        if self.edges is not None or self.freed:
+            return False
+        if self.owner.recording[2]:  # `allow_mutation_on_saved_tensors`
+            return True
+        saved = stretch.passed(None, stretch.variables)[1]
+        if not saved.isdisjoint(self.written):
+            return False
+        given = [stretch.inputs[~k] for k in saved if k < 0]
+        views = [past for k, past in stretch.views.items() if k in saved]
+        unchanged = [x.version == version_at(x.argument) for x in given]
+        return all(unchanged + [past.version == past.storage.version for past in views])
+
+    def free(self, ends: Places, wanted: Places) -> None:
+        """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
+        stretch = self.stretch
+        self.freed |= stretch.passed(ends, wanted)[0]
+        if self.edges is not None:  # it was opened in the middle of the pass
+            nodes = {self.edges[k][0] for k in ends if k in self.edges}
+            _release(nodes, _nodes_before(stretch))
+        if self.freed.issuperset(self.places):
+            self.stretch = stretch.without_values()
+
+    def send_back(self, stretch: Stretch, arrived: Arrived) -> None:
+        """Replace what has ``arrived`` at its outputs by what arrives at its inputs.
+
+        NOTE [sums in order]
+
+            def loss(x):
+                y = fnp.sin(x)
+                return fnp.sum(y * y) + fnp.sum(y * 0.1) + fnp.sum(x * 0.3)
+
+            grads = [fad.grad(loss)(array).tolist() for _ in range(9)]
+            assert grads == [grads[0]] * 9  # also once they are programs: equal to the last bit
+
+        The operations of a segment are earlier than what has sent gradients to its inputs. Single nodes would
+        add theirs to that one after the other, and sums of floating-point numbers depend on the order: so the
+        program is given what has arrived, and what it gives takes the place of that.
+        """
+        ends = tuple([k for k in self.places if (self, k) in arrived])
+        if not ends:
+            return
+        cts = [arrived.pop((self, k)) for k in ends]
+        wanted, edges = stretch.variables, stretch.edges()
+        begun = tuple([k for k, e in zip(wanted, edges, strict=True) if e in arrived])
+        sums = [arrived[e] for e in edges if e in arrived]
+
+        def pull(_: Level, given: Cells, cells: Cells, cotangents: Sequence[Any]) -> PyTree:
+            roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
+            return pull_back(roots, cotangents, [given[k] for k in wanted])
+
+        grads = self.pass_from(stretch, ends, ("backward", begun), pull, [*cts, *sums])
+        arrived.update([(e, g) for e, g in zip(edges, grads, strict=True) if g is not None])
+        self.free(ends, wanted)
+
+    def pass_from(
+        self,
+        stretch: Stretch,
+        ends: Places,
+        key: Sequence[Hashable],
+        pull: Finish,
+        operands: Sequence[Operand],
+    ) -> list[MaybeValue]:
+        """What ``pull`` gives for a backward pass from outputs ``ends``; ``key`` tells all else about it.
+
+        ``stretch`` is its own, as it was when the pass began: a finalizer may open it in the middle.
+        """
+        ending = stretch.path[-1].ending((*key, ends, *codes_of(operands)))
+        program = ending.program = ending.program or stretch.program(pull)
+        values = [*stretch.parts, *operands]
+        self.owner.policy.have_ready(program, values)  # if not, its operations run one by one
+        return list(program(values))
+
+
+def codes_of(operands: Sequence[Operand]) -> list[Hashable]:
+    """The guard codes of values that a program takes beside the inputs of its stretch."""
+    return [aval_id(x.aval) for x in operands]  # type: ignore[union-attr]
+
+
+def segments_before(stretch: Stretch) -> list[Segment]:
+    """The segments that lead to the inputs of a stretch, the latest first."""
+    found: dict[Segment, None] = {}
+    todo = [stretch]
+    while todo:
+        for source, _ in todo.pop().edges():
+            if type(source) is Segment and source not in found:
+                found[source] = None
+                todo.append(source.stretch)
+    return sorted(found, key=lambda s: -s.first)
+
+
+@dataclasses.dataclass(slots=True)
+class Way:
+    """The way of a backward pass: from outputs ``ends`` of a ``stretch``, of a trace or segment ``source``,
+    through earlier ``segments``, each with its stretch, the latest first, to ``leaves``.
+    """
+
+    source: Any
+    stretch: Stretch
+    ends: Places
+    segments: list[tuple[Segment, Stretch]]
+    leaves: list[Tensor]
+
+    def wanted(self, leaves: Sequence[Value] | None, frees: bool) -> Places | None:
+        """The inputs of the stretch whose gradients are computed; None if those of ``leaves`` cannot be."""
+        variables = self.stretch.variables
+        if leaves is None:
+            return variables
+        known = {*map(id, self.leaves)}
+        if any([id(t) not in known and _is_used(t) for t in leaves]):
+            return None
+        found = [t for t in leaves if id(t) in known]
+        if self.segments:
+            return variables if frees and known == {*map(id, found)} else None
+        numbers = {id(self.stretch.inputs[k].argument): k for k in variables}
+        return tuple([numbers[id(t)] for t in found])
+
+    def gradients(
+        self, leaves: Sequence[Value] | None, wanted: Places, grads: Sequence[MaybeValue]
+    ) -> tuple[Sequence[Any], Sequence[MaybeValue]]:
+        """The ``leaves``, or all, and their gradients, from those of what is ``wanted`` of the stretch."""
+        own: list[Any]
+        if self.segments:
+            own = self.leaves if leaves is None else list(leaves)
+            arrived = {
+                e: g for e, g in zip(self.stretch.edges(), grads, strict=True) if g is not None
+            }
+            for segment, stretch in self.segments:
+                segment.send_back(stretch, arrived)
+            return own, [arrived.get(current_edge(t)) for t in own]
+        own = [self.stretch.inputs[k].argument for k in wanted]
+        if leaves is None or len(own) == len(leaves):
+            return own, grads
+        found = {id(t): g for t, g in zip(own, grads, strict=True)}
+        return leaves, [found.get(id(t)) for t in leaves]
+
+
+def _is_used(t: Any) -> bool:
+    """Whether ``t`` is anything but a leaf of the tape that no node leads to."""
+    if type(t) is not Tensor or t._level is not ROOT or not t._requires_grad or not is_leaf(t):
+        return True
+    return (t.meta is not None and t.meta.link is not None) or edge_of(t) is not None
+
+
+def way_through(source: object, stretch: Stretch, ends: Places) -> Way | None:
+    """The way from a stretch to leaves; None if anything but whole segments and leaves is on it."""
+    segments = [(s, s.stretch) for s in segments_before(stretch)]
+    leaves: dict[int, Tensor] = {}
+    for each in (stretch, *[own for _, own in segments]):
+        leaves.update({id(t): t for t in each.leaves()})
+        given = [each.inputs[k] for k in each.variables]
+        if not all([x.is_leaf or type(x.edge[0]) is Segment for x in given]):  # type: ignore[index]
+            return None
+    if not all(map(is_untouched, leaves.values())):
+        return None
+    if not all([s.is_whole() for s, _ in segments]):
+        return None
+    return Way(source, stretch, ends, segments, list(leaves.values()))
+
+
+def _handle_of_written(level: Level, version: int) -> Tensor:
+    """An empty handle for what a Tensor was before it was written to, which made ``version`` of it."""
+    handle = lazy_tensor(level, Lazy(None, None, 0), True, 0)
+    handle.meta = Meta()
+    handle.meta.storage = Storage(version - 1)
+    return handle
+
+
+def fill(
+    trace: Trace,
+    stretch: Stretch,
+    kept: Places,
+    values: Iterable[Value],
+    freed: Places,
+    wanted: Places,
+) -> None:
+    """Give outputs the ``values`` that a program has computed; those that require grad are of a `Segment`.
+
+    A backward pass has ``freed`` what leads from these outputs to the inputs ``wanted``.
+    """
+    outputs, rest = trace.outputs, iter(values)
+    places = [k for k in kept if outputs[k]._requires_grad]
+    segment = Segment(trace, stretch, places) if places else None
+    for k in kept:
+        at = origin_of(stretch.path, k)
+        t, o = outputs[k], made_of(trace.level, rest, at.layouts[k - at.first])
+        if not t._requires_grad:
+            take_over(t, o)
+        elif t._lazy is not None:  # else a finalizer has read it
+            t._value, t._aux = o._value, o._aux
+            t._lazy = Lazy(t._lazy.aval, segment, k)
+    if segment is not None and freed:
+        segment.free(freed, wanted)
+    # Where a finalizer has looked at a node in the middle of the pass.
+    nodes = {outputs[k]._node for k in freed if outputs[k]._lazy is None} - {None}
+    if nodes:
+        _release(nodes, _nodes_before(stretch))
+
+
+def _nodes_before(stretch: Stretch) -> set[Node]:
+    """The nodes that the inputs of a stretch are outputs of."""
+    edges = stretch.edges()
+    return {n.opened()[k][0] if type(n) is Segment else n for n, k in edges}
+
+
+def _release(nodes: set[Any], outside: set[Any]) -> None:
+    """Free these nodes, and those that they lead to, but for what is ``outside``."""
+    todo = list(nodes)
+    seen = nodes | outside
+    while todo:
+        node = todo.pop()
+        node.release_variables()
+        nexts = {e[0] for e in node.edges if e is not None} - seen
+        seen |= nexts
+        todo += nexts

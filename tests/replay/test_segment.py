@@ -1,0 +1,165 @@
+"""Segments: passes that free their graph go through them whole, all else finds the nodes of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from helpers import leaf
+from replays import assert_bits, hits, law, off, outcome, single_runs
+
+import fad
+import fad.numpy as fnp
+from fad.testing.gradient_checks import gradcheck, gradgradcheck
+
+pytestmark = pytest.mark.usefixtures("cleared_caches")
+X = np.array([0.3, 0.7, 1.1, 1.9], np.float32)
+G = fad.autograd.grad
+
+
+# Graphs that are kept or gone on from
+
+
+def outputs_that_are_inputs() -> Any:
+    """Each output of a pullback has its own gradient, also the one that is a cotangent itself."""
+    xs = [leaf(np.ones(k + 2)) for k in range(4)]
+    ws = [leaf(np.ones(k + 2)) for k in range(4)]
+    _, pull = fad.vjp(lambda a, b, c, x: [a * 2.0, b * 2.0, c * 2.0, x], *xs)
+    found = []
+    for out in pull(list(ws)):
+        for _ in range(3):
+            ones = fnp.ones(out.shape)
+            found.append(G(out, [*xs, *ws], ones, retain_graph=True, allow_unused=True))
+    assert [g is not None for g in found[-1]] == [False] * 7 + [True]
+    return found
+
+
+def influence() -> Any:
+    """A pass that frees its own graph stands between a gradient and its derivative."""
+    w = leaf(X)
+    (g,) = G(fnp.tanh(w).sum() + (w**2).sum(), w, create_graph=True)
+    (u,) = G(fnp.sin(w).sum(), w)
+    return [G(g, w, u, retain_graph=True) for _ in range(2)]
+
+
+def products_with_a_wider_vector() -> Any:
+    m, v = leaf(X[:4].reshape(2, 2)), fad.tensor(np.arange(4.0))
+    (g,) = G((fnp.sin(m) ** 3).sum(), m, create_graph=True)
+    (h,) = G(g, m, v.reshape(2, 2), retain_graph=True)
+    (again,) = G(g, m, h.reshape(-1).reshape(2, 2), retain_graph=True)
+    return h, again
+
+
+KEPT: list[Callable[[], Any]] = [outputs_that_are_inputs, influence, products_with_a_wider_vector]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("program", KEPT, ids=lambda f: f.__name__)
+def test_graphs_that_are_kept(program: Callable[[], Any], x64: bool) -> None:
+    with jax.enable_x64(x64):
+        law(program, calls=8)
+
+
+def test_gradgradcheck_after_gradcheck() -> None:
+    x = fad.tensor(np.ones(3), requires_grad=True)
+    with fad.autograd.compiled(wait=True):
+        for _ in range(3):
+            assert gradcheck(fnp.atleast_2d, (x,)) and gradgradcheck(fnp.atleast_2d, (x,))
+
+
+# Passes through segments
+
+
+def test_a_step_that_reads_runs_as_programs() -> None:
+    """Forward to the read, and the whole pass: no operation alone."""
+    w = leaf(X)
+
+    def step(x: Any) -> Any:
+        w.grad = None
+        y = fnp.tanh(w * x)
+        scale = fnp.max(y).item()
+        loss = fnp.sum(fnp.sin(y) * y) * scale
+        value = loss.item()
+        loss.backward()
+        return value, w.grad
+
+    with off():
+        expected = step(X)
+    with fad.autograd.compiled(wait=True):
+        for _ in range(4):
+            with single_runs() as names:
+                assert_bits(step(X), expected)
+    assert not {"tanh", "sin", "multiply", "sum"} & set(names), names
+
+
+@pytest.mark.parametrize("way", ["cotangents", "some leaves", "unused", "order"])
+def test_passes_that_free_their_graph_are_programs(way: str) -> None:
+    a, b, c = leaf(X), leaf(X + 1.0), leaf(X + 2.0)
+
+    def run() -> Any:
+        y = fnp.sin(a) * b
+        if way == "cotangents":
+            return G([y * 2.0, y * a], [a, b], [fnp.full(4, 0.5), fnp.ones(4)])
+        loss = (y * y).sum()
+        if way == "some leaves":
+            return G(loss, [b])
+        if way == "order":
+            return G(loss, [b, a, b])
+        return G(loss, [a, c, b], allow_unused=True)
+
+    law(run, True, modes=["at once"])
+
+
+def test_what_a_program_saved_is_freed_in_the_nodes() -> None:
+    """As without replay: what saves nothing can be gone through again, all else is an error."""
+
+    def run() -> Any:
+        w = leaf(X)
+        y, z = w + 1.0, fnp.sin(w)
+        (y.sum() + z.sum()).backward()
+        y.sum().backward()
+        found = [w.grad.clone(), outcome(lambda: z.sum().backward())]
+        return [*found, y.grad_fn.name(), z.grad_fn.next_functions[0][0].name()]
+
+    law(run)
+    with fad.autograd.compiled(wait=True):
+        assert "a second time" in run()[1]
+
+
+def test_many_segments_are_opened_without_recursion() -> None:
+    w = leaf(np.float32(0.5))
+
+    def run(count: int) -> Any:
+        y = w * 1.0
+        for _ in range(count):
+            y = fnp.sin(y) + w
+            y.item()
+        return y
+
+    with fad.autograd.compiled(wait=True):
+        for _ in range(3):
+            run(3)
+        before = hits()
+        y = run(2_000)
+        assert hits() > before + 1_000
+        node, count = y.grad_fn, 0
+        while node.next_functions:
+            node, count = node.next_functions[0][0], count + 1
+    assert count > 4_000
+
+
+def test_the_numbers_of_a_segment_die_with_its_pass() -> None:
+    """The loss keeps its place in the graph, and nothing of the data."""
+    w = leaf(X)
+    losses = []
+    with fad.autograd.compiled(wait=True):
+        for _ in range(4):
+            loss = fnp.sum(w * fad.tensor(X) * 2.0)
+            loss.backward()
+            losses.append(loss)
+        (segment,) = {t._lazy.trace for t in losses[-1:]}
+        assert [given.parts for given in segment.stretch.inputs if given.argument is None] == [()]
+        assert losses[-1].grad_fn.name() == "SumBackward" and losses[-1]._lazy is None
