@@ -394,6 +394,11 @@ def evaluate_equation(
     return list(out) if eqn.primitive.multiple_results else [out]
 
 
+def with_parameters(eqn: types.JaxEquation, **other: object) -> types.JaxEquation:
+    """An equation with ``other`` parameters in place of its own."""
+    return eqn.replace(params={**eqn.params, **other})
+
+
 def programs(eqn: types.JaxEquation) -> Iterator[Any]:
     """The programs in an equation: those among its parameters, or what its hijax primitive stands for."""
     if eqn.primitive.name == "call_hi_primitive":

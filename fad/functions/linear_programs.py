@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from fad.core.avals import aval_of
 from fad.core.dataflow import Dataflow
-from fad.core.jaxapi import ClosedJaxpr, called, run_jaxpr
+from fad.core.jaxapi import ClosedJaxpr, called, run_jaxpr, with_parameters
 from fad.core.jaxprs import inner_jaxprs, trace, with_programs
 from fad.core.primitive import Primitive
 from fad.core.types import Array, JaxBody, JaxEquation, JaxProgram, Mask, Operand, Outputs
@@ -65,9 +65,7 @@ def _replaced(calls: Mapping[int, Mask], linear_call: LinearCall, jaxpr: JaxBody
     """A program in which these calls, by the ids of their equations, are linear in the masked inputs."""
     inside = functools.partial(_replaced, calls, linear_call)
     eqns = [
-        eqn.replace(
-            params={**eqn.params, "rules": linear_call(eqn.params["rules"], calls[id(eqn)])}
-        )
+        with_parameters(eqn, rules=linear_call(eqn.params["rules"], calls[id(eqn)]))
         if id(eqn) in calls
         else with_programs(eqn, inside)
         for eqn in jaxpr.eqns

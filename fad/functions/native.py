@@ -287,8 +287,12 @@ def _drawing(eqn: JaxEquation) -> JaxProgram | None:
 
 
 def _program(eqn: JaxEquation) -> JaxProgram:
-    with extended_axes(eqn.params["axes"]):
-        return _make_program(eqn.params["rules"], [v.aval for v in eqn.invars])[0]
+    return _program_of([v.aval for v in eqn.invars], **eqn.params)
+
+
+def _program_of(avals: _Avals, rules: CallRules, axes: Axes) -> JaxProgram:
+    with extended_axes(axes):
+        return _make_program(rules, avals)[0]
 
 
 define_primitive(
