@@ -312,6 +312,14 @@ def copy_known(t: Tensor, o: Tensor) -> None:
             slot.__set__(t, value)
 
 
+def _requires_changed(given: Input) -> bool:
+    """Whether a Tensor requires grad by now, and did not at capture, or the other way round."""
+    a, layout = given.argument, given.layout
+    if layout is FOREIGN:
+        return a._requires_grad and type(given.parts[0]) is not Tensor
+    return a._level.wraps and a._requires_grad is not layout
+
+
 def as_captured(given: Input) -> Any:
     """The snapshot of an input at capture.
 
@@ -321,7 +329,8 @@ def as_captured(given: Input) -> Any:
     a, version, parts, edge = given.argument, given.version, given.parts, given.edge
     if type(a) is not Tensor or type(a.meta) is Past:
         return jaxapi.zeros(given.aval) if a is None else a
-    if version_at(a) == version and (edge is None or edge == edge_of(a)):
+    is_same = version_at(a) == version and (edge is None or edge == edge_of(a))
+    if is_same and not _requires_changed(given):
         return a
     if given.layout is FOREIGN and type(parts[0]) is Tensor:
         return handle_of(a, version)
