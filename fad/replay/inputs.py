@@ -172,6 +172,12 @@ def is_untouched(variable: Tensor) -> bool:
     return is_outer or not meta.storage.version
 
 
+class LazyEdge(tuple[Any, int]):
+    """The place of an output of a segment, which knows by ``lazy`` whether anything refers to that."""
+
+    lazy: Lazy
+
+
 def edge_of(variable: Tensor) -> tuple[Any, int] | None:
     """The place in the graph of an input that requires grad: of an output of a segment, this and its number.
 
@@ -179,7 +185,9 @@ def edge_of(variable: Tensor) -> tuple[Any, int] | None:
     """
     lazy, meta = variable._lazy, variable.meta
     if lazy is not None:
-        return lazy.trace, lazy.place
+        edge = LazyEdge((lazy.trace, lazy.place))
+        edge.lazy = lazy
+        return edge
     if variable._node is not None:
         return variable._node, variable._output_nr
     accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
@@ -347,7 +355,7 @@ def as_captured(given: Input) -> Any:
     if isinstance(edge[0], Node):
         handle._node, handle._output_nr = edge
     else:
-        handle._lazy = Lazy(given.aval, *edge)
+        handle._lazy = edge.lazy if type(edge) is LazyEdge else Lazy(given.aval, *edge)
         del handle._node
     return handle
 

@@ -392,6 +392,7 @@ class Segment:
         self.written: dict[int, int] = {}
         self.edges: dict[int, tuple[Node, int]] | None = None
         self.failed: dict[int, Failed] = {}
+        self.lazies: dict[int, weakref.ref[Lazy]] = {}
         stretch.keep_views(trace.outputs)
 
     # As the trace of its outputs
@@ -489,13 +490,16 @@ class Segment:
         return all(unchanged + [past.version == past.storage.version for past in views])
 
     def free(self, ends: Places, wanted: Places) -> None:
-        """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
+        """Note that a pass has freed what it went through; drop the inputs if that was all of it.
+
+        What nothing refers to any more, as an output that was made to be read, cannot be gone through later.
+        """
         stretch = self.stretch
         self.freed |= stretch.passed(ends, wanted)[0]
         if self.edges is not None:  # it was opened in the middle of the pass
             nodes = {self.edges[k][0] for k in ends if k in self.edges}
             _release(nodes, _nodes_before(stretch))
-        if self.freed.issuperset(self.places):
+        if self.freed.issuperset([k for k, lazy in self.lazies.items() if lazy() is not None]):
             self.stretch = stretch.without_values()
 
     def send_back(self, stretch: Stretch, arrived: Arrived) -> None:
@@ -666,6 +670,7 @@ def fill(
         elif t._lazy is not None:  # else a finalizer has read it
             t._value, t._aux = o._value, o._aux
             t._lazy = Lazy(t._lazy.aval, segment, k)
+            segment.lazies[k] = weakref.ref(t._lazy)  # type: ignore[union-attr]
     if segment is not None and freed:
         segment.free(freed, wanted)
     # Where a finalizer has looked at a node in the middle of the pass.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -251,3 +252,21 @@ def test_the_node_of_an_operation_on_a_deleted_array_raises_its_error() -> None:
         for t in (z, y, z):
             with pytest.raises(RuntimeError, match="deleted"):
                 t.grad_fn.name()
+
+
+@pytest.mark.parametrize("read", [lambda h: h.sum(), lambda h: (h * 2.0).max()])
+def test_what_was_made_to_be_read_keeps_no_data_after_the_pass(read: Callable[[Any], Any]) -> None:
+    w = leaf(X)
+    losses, data = [], []
+    with fad.autograd.compiled(wait=True):
+        for _ in range(5):
+            x = fad.tensor(X + 0.0)
+            data.append(weakref.ref(x))
+            y = x * w
+            read(y).item()
+            loss = fnp.sum(y * y)
+            loss.item()
+            loss.backward()
+            losses.append(loss)
+            del x, y
+    assert [x() for x in data[1:]] == [None] * 4
