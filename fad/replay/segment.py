@@ -490,7 +490,7 @@ class Segment:
         return all(unchanged + [past.version == past.storage.version for past in views])
 
     def free(self, ends: Places, wanted: Places) -> None:
-        """Note that a pass has freed what it went through; drop the inputs if that was all of it.
+        """Note that a pass has freed what it went through; drop the inputs if nothing else can be reached.
 
         What nothing refers to any more, as an output that was made to be read, cannot be gone through later.
         """
@@ -499,7 +499,8 @@ class Segment:
         if self.edges is not None:  # it was opened in the middle of the pass
             nodes = {self.edges[k][0] for k in ends if k in self.edges}
             _release(nodes, _nodes_before(stretch))
-        if self.freed.issuperset([k for k, lazy in self.lazies.items() if lazy() is not None]):
+        alive = tuple([k for k, lazy in self.lazies.items() if lazy() is not None])
+        if self.freed.issuperset(stretch.passed(alive, stretch.variables)[0]):
             self.stretch = stretch.without_values()
 
     def send_back(self, stretch: Stretch, arrived: Arrived) -> None:

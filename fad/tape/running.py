@@ -22,7 +22,7 @@ class _Running(threading.local):
     ``task``: the backward pass that it runs.
     ``watched``: the call that is being watched, True if calls inside of it are not; see
     `fad.tape.anomaly.watched_call`.
-    ``unwatched``: whether new nodes are of calls from before, which `fad.tape.anomaly.remember` passes over.
+    ``unwatched``: whether `fad.tape.anomaly.remember` passes over new nodes: they are of calls from before.
     ``leaves``: the Tensors on which ``requires_grad_`` was called in the body that runs, None outside of one.
     ``records``: in a rule of a Function, whether backward passes are recorded, as its result is
     differentiated; None outside of one.

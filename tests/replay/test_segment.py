@@ -14,6 +14,7 @@ from replays import assert_bits, hits, law, off, outcome, shown, single_runs
 
 import fad
 import fad.numpy as fnp
+from fad.autograd.graph import GradientEdge
 from fad.tape.anomaly import observed_nodes
 from fad.testing.gradient_checks import gradcheck, gradgradcheck
 
@@ -232,7 +233,24 @@ def opened_in_other_settings() -> Any:
     return numbers == sorted(numbers), len({*numbers})
 
 
-SINCE = [required_later, required_earlier, deleted, watched_later, opened_in_other_settings]
+def freed_in_part() -> Any:
+    """What a pass to some of the leaves has not gone through keeps what it has saved."""
+    w, b = leaf(X), leaf(X + 1.0)
+    loss = ((w * fad.tensor(X)) * b).sum()
+    loss.item()
+    found = G(loss, [b])
+    node = loss.grad_fn.next_functions[0][0].next_functions[0][0]
+    return found, node.name(), G(GradientEdge(node, 0), [w], fnp.ones(4))
+
+
+SINCE = [
+    freed_in_part,
+    required_later,
+    required_earlier,
+    deleted,
+    watched_later,
+    opened_in_other_settings,
+]
 
 
 @pytest.mark.parametrize("program", SINCE, ids=lambda f: f.__name__)
