@@ -323,7 +323,7 @@ class Lazy:
     ``place``: the number of the output in the trace.
     """
 
-    __slots__ = ("aval", "place", "trace")
+    __slots__ = ("__weakref__", "aval", "place", "trace")
 
     def __init__(self, aval: Aval | None, trace: Any, place: int) -> None:
         self.aval = aval

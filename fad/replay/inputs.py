@@ -172,6 +172,12 @@ def is_untouched(variable: Tensor) -> bool:
     return is_outer or not meta.storage.version
 
 
+class LazyEdge(tuple[Any, int]):
+    """The place of an output of a segment, which knows by ``lazy`` whether anything refers to that."""
+
+    lazy: Lazy
+
+
 def edge_of(variable: Tensor) -> tuple[Any, int] | None:
     """The place in the graph of an input that requires grad: of an output of a segment, this and its number.
 
@@ -179,7 +185,9 @@ def edge_of(variable: Tensor) -> tuple[Any, int] | None:
     """
     lazy, meta = variable._lazy, variable.meta
     if lazy is not None:
-        return lazy.trace, lazy.place
+        edge = LazyEdge((lazy.trace, lazy.place))
+        edge.lazy = lazy
+        return edge
     if variable._node is not None:
         return variable._node, variable._output_nr
     accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
@@ -312,6 +320,14 @@ def copy_known(t: Tensor, o: Tensor) -> None:
             slot.__set__(t, value)
 
 
+def _requires_changed(given: Input) -> bool:
+    """Whether a Tensor requires grad by now, and did not at capture, or the other way round."""
+    a, layout = given.argument, given.layout
+    if layout is FOREIGN:
+        return a._requires_grad and type(given.parts[0]) is not Tensor
+    return a._level.wraps and a._requires_grad is not layout
+
+
 def as_captured(given: Input) -> Any:
     """The snapshot of an input at capture.
 
@@ -321,7 +337,8 @@ def as_captured(given: Input) -> Any:
     a, version, parts, edge = given.argument, given.version, given.parts, given.edge
     if type(a) is not Tensor or type(a.meta) is Past:
         return jaxapi.zeros(given.aval) if a is None else a
-    if version_at(a) == version and (edge is None or edge == edge_of(a)):
+    is_same = version_at(a) == version and (edge is None or edge == edge_of(a))
+    if is_same and not _requires_changed(given):
         return a
     if given.layout is FOREIGN and type(parts[0]) is Tensor:
         return handle_of(a, version)
@@ -338,7 +355,7 @@ def as_captured(given: Input) -> Any:
     if isinstance(edge[0], Node):
         handle._node, handle._output_nr = edge
     else:
-        handle._lazy = Lazy(given.aval, *edge)
+        handle._lazy = edge.lazy if type(edge) is LazyEdge else Lazy(given.aval, *edge)
         del handle._node
     return handle
 

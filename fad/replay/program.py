@@ -30,6 +30,7 @@ from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
 from fad.core.types import Operand, Outputs, PyTree
 from fad.replay.policy import at_once
+from fad.tape.running import running
 
 
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -108,7 +109,9 @@ class Program:
         return self.structure.unflatten(leaves)
 
     def compile(self, avals: Sequence[Any]) -> None:
-        """Compile it for arrays on the default device."""
+        """Compile it for arrays on the default device. Nobody watches the calls that it is traced with."""
+        before = running.watched, running.unwatched
+        running.watched = running.unwatched = True
         try:
             structs = list(map(struct_of, avals))
             call = without_collector(exact_programs.jit_exact)(self._exact, structs)
@@ -122,6 +125,8 @@ class Program:
             self.refused = f"{type(error).__name__}: {error}"
         else:
             self.call = call
+        finally:
+            running.watched, running.unwatched = before
 
 
 observable(Program, "execute", "program")

@@ -29,6 +29,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
+from fad.core import jaxapi
 from fad.core.avals import SCALARS
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.tensor import (
@@ -188,13 +189,30 @@ class Stretch:
 
     # One by one
 
-    def record(self, outputs: Sequence[Tensor | None], again: bool = False) -> Cells:
+    def record(self, outputs: Sequence[Tensor | None]) -> Cells:
         """Evaluate each operation at the level; all outputs.
 
-        The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it. ``again``: all are
-        evaluated, those of ``outputs`` that are there have their values, and get their nodes.
+        The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it.
         """
-        return self.in_its_modes(lambda: self._record(outputs, again))
+        return self.in_its_modes(lambda: self._record(outputs, again=False))
+
+    def record_again(self, outputs: Sequence[Tensor | None], first: int) -> Cells:
+        """Evaluate each operation at the level, nodes numbered from ``first`` on; all outputs.
+
+        Those of ``outputs`` that are there have their values, and get their nodes. Nobody watches: the
+        operations were called earlier, and elsewhere.
+        """
+
+        def run() -> Cells:
+            numbers, watched, unwatched = running.sequence, running.watched, running.unwatched
+            running.sequence, running.watched = itertools.count(first), True
+            running.unwatched = True
+            try:
+                return self._record(outputs, again=True)
+            finally:
+                running.sequence, running.watched, running.unwatched = numbers, watched, unwatched
+
+        return self.in_its_modes(run)
 
     def in_its_modes(self, f: Callable[[], T]) -> T:
         """``f()`` in the modes in which the operations were called; nothing of the level is deferred.
@@ -241,7 +259,7 @@ class Stretch:
                         take_over(t, o)
                     if past is not None:
                         o.meta = past
-                    if t is None or past is not None:
+                    if t is None or past is not None or (again and o._lazy is not None):
                         own[k] = o
             cells += own
         return cells
@@ -255,7 +273,8 @@ class Stretch:
             return self._evaluate(at, cells, inputs)
         except Exception as error:
             tree.note(self.trace.name, 1, f"{at.op.name} failed: {error}")
-            failed = Failed(error)
+            args = [cells[r] if r >= 0 else inputs[~r] for r in at.refs]
+            failed = Failed(_deletion(args) or error)
             lazies = [Lazy(aval, failed, k) for k, aval in enumerate(at.avals)]
             return tuple([lazy_tensor(self.trace.level, z, False, z.place) for z in lazies])
 
@@ -296,6 +315,15 @@ def _at_versions_then(args: Sequence[object]) -> Iterator[None]:
     finally:
         for meta, storage in zip(metas, storages, strict=True):
             meta.storage = storage
+
+
+def _deletion(args: Sequence[Operand]) -> Exception | None:
+    """JAX's error for the first of the arrays that has been deleted, whichever call has met it."""
+    for a in args:
+        value = a._value if isinstance(a, Tensor) and has_value(a) else a
+        if type(value) is jaxapi.array_type and value.is_deleted():
+            return RuntimeError(f"Array has been deleted with shape={value.aval.str_short()}.")
+    return None
 
 
 def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
@@ -345,7 +373,8 @@ class Segment:
     ``places`` are the numbers of its outputs that require grad and were referenced. ``freed`` are those
     that backward passes have gone through. ``written``: the first version of its outputs that were changed
     in place. ``edges`` are the places in the graph of the outputs in ``places``, once it is opened.
-    ``first`` is the number that its first operation has in the order of recording.
+    ``first`` is the number that its first operation has in the order of recording. ``failed`` are outputs
+    that could not be recorded again, as an array of an input has been deleted: their nodes raise the error.
     """
 
     done = True
@@ -362,6 +391,8 @@ class Segment:
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
         self.edges: dict[int, tuple[Node, int]] | None = None
+        self.failed: dict[int, Failed] = {}
+        self.lazies: dict[int, weakref.ref[Lazy]] = {}
         stretch.keep_views(trace.outputs)
 
     # As the trace of its outputs
@@ -372,6 +403,10 @@ class Segment:
             edges = self.opened()
             lazy = t._lazy
             if lazy is not None and lazy.trace is self:
+                if lazy.place not in edges:
+                    self.failed[lazy.place].get()
+                if lazy.place not in edges:
+                    self.failed[lazy.place].get()
                 t._node, t._output_nr = edges[lazy.place]
                 t._lazy = None
         return getattr(t, name)
@@ -415,18 +450,19 @@ class Segment:
         written = {k: _handle_of_written(self.owner.level, v) for k, v in self.written.items()}
         for k, t in written.items():
             outputs[k] = t
-        before, running.sequence = running.sequence, itertools.count(self.first)
-        try:
-            cells = stretch.record(outputs, again=True)
-        finally:
-            running.sequence = before
-        edges = {k: (cells[k]._node, cells[k]._output_nr) for k in self.places}
+        cells = stretch.record_again(outputs, self.first)
+        self.failed = {k: o._lazy.trace for k, o in enumerate(cells) if o._lazy is not None}
+        places = [k for k in self.places if k not in self.failed]
+        edges = {k: (cells[k]._node, cells[k]._output_nr) for k in places}
         for k, t in written.items():  # the nodes that have saved it see that
             t.meta.storage.version += 1  # type: ignore[union-attr]
+            if k not in edges:
+                continue
             edges[k][0].output_written(edges[k][1], t.meta.storage.version)  # type: ignore[union-attr]
-        live = {cells[k]._node for k in range(len(cells)) if k not in self.freed}
+        nodes = {k: o._node for k, o in enumerate(cells) if k not in self.failed}
+        live = {node for k, node in nodes.items() if k not in self.freed}
         live |= _nodes_before(stretch)
-        _release({cells[k]._node for k in self.freed} - live - {None}, live)
+        _release({nodes.get(k) for k in self.freed} - live - {None}, live)
         if self.edges is None:  # else a finalizer came between two lines
             self.edges = edges
             self.stretch, self.outputs = stretch.without_values(), []
@@ -434,9 +470,14 @@ class Segment:
     # The backward pass
 
     def is_whole(self) -> bool:
-        """Whether a pass can go through it: it is not opened, not freed, and saves what it did."""
+        """Whether a pass can go through it: it is not opened, not freed, and saves what it did.
+
+        Where an array of an input has been deleted, single nodes raise the error.
+        """
         stretch = self.stretch
         if self.edges is not None or self.freed:
+            return False
+        if any([type(p) is jaxapi.array_type and p.is_deleted() for p in stretch.parts]):
             return False
         if self.owner.recording[2]:  # `allow_mutation_on_saved_tensors`
             return True
@@ -449,13 +490,17 @@ class Segment:
         return all(unchanged + [past.version == past.storage.version for past in views])
 
     def free(self, ends: Places, wanted: Places) -> None:
-        """Note that a pass has freed what it went through; drop the inputs if that was all of it."""
+        """Note that a pass has freed what it went through; drop the inputs if nothing else can be reached.
+
+        What nothing refers to any more, as an output that was made to be read, cannot be gone through later.
+        """
         stretch = self.stretch
         self.freed |= stretch.passed(ends, wanted)[0]
         if self.edges is not None:  # it was opened in the middle of the pass
             nodes = {self.edges[k][0] for k in ends if k in self.edges}
             _release(nodes, _nodes_before(stretch))
-        if self.freed.issuperset(self.places):
+        alive = tuple([k for k, lazy in self.lazies.items() if lazy() is not None])
+        if self.freed.issuperset(stretch.passed(alive, stretch.variables)[0]):
             self.stretch = stretch.without_values()
 
     def send_back(self, stretch: Stretch, arrived: Arrived) -> None:
@@ -626,6 +671,7 @@ def fill(
         elif t._lazy is not None:  # else a finalizer has read it
             t._value, t._aux = o._value, o._aux
             t._lazy = Lazy(t._lazy.aval, segment, k)
+            segment.lazies[k] = weakref.ref(t._lazy)  # type: ignore[union-attr]
     if segment is not None and freed:
         segment.free(freed, wanted)
     # Where a finalizer has looked at a node in the middle of the pass.
@@ -637,7 +683,8 @@ def fill(
 def _nodes_before(stretch: Stretch) -> set[Node]:
     """The nodes that the inputs of a stretch are outputs of."""
     edges = stretch.edges()
-    return {n.opened()[k][0] if type(n) is Segment else n for n, k in edges}
+    found = [n.opened().get(k, (None, 0))[0] if type(n) is Segment else n for n, k in edges]
+    return {n for n in found if n is not None}
 
 
 def _release(nodes: set[Any], outside: set[Any]) -> None:

@@ -382,6 +382,8 @@ def remember(node: Node) -> None:
     """Give a new node to observers; in anomaly mode, keep in its metadata where it was made, and in whose
     backward pass.
     """
+    if running.unwatched:
+        return
     for observer in mode.node_observers:
         observer(node)
     if not mode.on:

@@ -22,6 +22,7 @@ class _Running(threading.local):
     ``task``: the backward pass that it runs.
     ``watched``: the call that is being watched, True if calls inside of it are not; see
     `fad.tape.anomaly.watched_call`.
+    ``unwatched``: whether `fad.tape.anomaly.remember` passes over new nodes: they are of calls from before.
     ``leaves``: the Tensors on which ``requires_grad_`` was called in the body that runs, None outside of one.
     ``records``: in a rule of a Function, whether backward passes are recorded, as its result is
     differentiated; None outside of one.
@@ -34,6 +35,7 @@ class _Running(threading.local):
         self.need: Sequence[bool] | None = None
         self.task: Any = None
         self.watched: Any = None
+        self.unwatched = False
         self.leaves: list[Tensor] | None = None
         self.records: bool | None = None
 

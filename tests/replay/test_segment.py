@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,12 @@ import jax
 import numpy as np
 import pytest
 from helpers import leaf
-from replays import assert_bits, hits, law, off, outcome, single_runs
+from replays import assert_bits, hits, law, off, outcome, shown, single_runs
 
 import fad
 import fad.numpy as fnp
+from fad.autograd.graph import GradientEdge
+from fad.tape.anomaly import observed_nodes
 from fad.testing.gradient_checks import gradcheck, gradgradcheck
 
 pytestmark = pytest.mark.usefixtures("cleared_caches")
@@ -163,3 +166,125 @@ def test_the_numbers_of_a_segment_die_with_its_pass() -> None:
         (segment,) = {t._lazy.trace for t in losses[-1:]}
         assert [given.parts for given in segment.stretch.inputs if given.argument is None] == [()]
         assert losses[-1].grad_fn.name() == "SumBackward" and losses[-1]._lazy is None
+
+
+# What has changed since a segment ran
+
+
+def required_later() -> Any:
+    """A constant of a segment requires grad later: nothing leads to it from before."""
+    w, c = leaf(X), fad.tensor(X)
+    y = fnp.sin(w) * c
+    y.sum().item()
+    c.requires_grad_()
+    z = (y * c).sum()
+    z.backward()
+    return z, w.grad, c.grad
+
+
+def required_earlier() -> Any:
+    """A leaf of a segment does not require grad while it is opened: it is a leaf of it all the same."""
+    w, c = leaf(X), leaf(X + 1.0)
+    y = fnp.sin(w) * c
+    y.sum().item()
+    c.requires_grad_(False)
+    found = shown(y)
+    c.requires_grad_(True)
+    y.sum().backward()
+    return found, w.grad, c.grad
+
+
+def deleted() -> Any:
+    """Errors of arrays that were deleted since are those of the nodes that saved them."""
+    found = []
+    for k in range(4):
+        w = leaf(jax.numpy.array(X))
+        y = fnp.exp(w) if k < 2 else fnp.sin(w)
+        y.sum().item()
+        z = (y * w).sum() if k % 2 else (y * 3.0).sum()
+        z.item()
+        w.array.delete()
+        found += [outcome(lambda z=z: z.backward()), w.grad] if k else []
+    return found
+
+
+def watched_later() -> Any:
+    """Who begins to watch after it has run sees no node of it being made."""
+    w, names = leaf(X), []
+    y = fnp.sqrt(w) * w
+    y.sum().item()
+    with observed_nodes(lambda node: names.append(node.name())):
+        z = fnp.sum(y)
+        z.backward()
+    return names, w.grad
+
+
+def opened_in_other_settings() -> Any:
+    """Its nodes have the numbers of its operations, wherever it is opened."""
+    w = leaf(X)
+    first = w * 0.1
+    nodes = [first.grad_fn]
+    y = fnp.sin(w) * w
+    y.sum().item()
+    with jax.enable_x64(True):
+        nodes.append(y.grad_fn)
+    nodes.append((w * 0.7).grad_fn)
+    numbers = [node.sequence_nr for node in nodes]
+    return numbers == sorted(numbers), len({*numbers})
+
+
+def freed_in_part() -> Any:
+    """What a pass to some of the leaves has not gone through keeps what it has saved."""
+    w, b = leaf(X), leaf(X + 1.0)
+    loss = ((w * fad.tensor(X)) * b).sum()
+    loss.item()
+    found = G(loss, [b])
+    node = loss.grad_fn.next_functions[0][0].next_functions[0][0]
+    return found, node.name(), G(GradientEdge(node, 0), [w], fnp.ones(4))
+
+
+SINCE = [
+    freed_in_part,
+    required_later,
+    required_earlier,
+    deleted,
+    watched_later,
+    opened_in_other_settings,
+]
+
+
+@pytest.mark.parametrize("program", SINCE, ids=lambda f: f.__name__)
+def test_what_has_changed_since_a_segment_ran(program: Callable[[], Any]) -> None:
+    law(program)
+    law(program, True, modes=["at once"])
+
+
+def test_the_node_of_an_operation_on_a_deleted_array_raises_its_error() -> None:
+    with fad.autograd.compiled(wait=True):
+        for _ in range(4):
+            w = leaf(jax.numpy.array(X))
+            y = fnp.sin(w)
+            z = fnp.sum(y)
+            z.item()
+        w.array.delete()
+        for t in (z, y, z):
+            with pytest.raises(RuntimeError, match="deleted"):
+                t.grad_fn.name()
+
+
+@pytest.mark.parametrize("read", [lambda h: h.sum(), lambda h: (h * 2.0).max()])
+def test_what_was_made_to_be_read_keeps_no_data_after_the_pass(read: Callable[[Any], Any]) -> None:
+    w = leaf(X)
+    losses, data = [], []
+    with fad.autograd.compiled(wait=True):
+        for _ in range(5):
+            x = fad.tensor(X + 0.0)
+            data.append(weakref.ref(x))
+            y = x * w
+            read(y).item()
+            loss = fnp.sum(y * y)
+            loss.item()
+            loss.backward()
+            losses.append(loss)
+            del x, y
+    assert [x() for x in data[1:]] == [None] * 4
