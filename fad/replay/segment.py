@@ -405,8 +405,6 @@ class Segment:
             if lazy is not None and lazy.trace is self:
                 if lazy.place not in edges:
                     self.failed[lazy.place].get()
-                if lazy.place not in edges:
-                    self.failed[lazy.place].get()
                 t._node, t._output_nr = edges[lazy.place]
                 t._lazy = None
         return getattr(t, name)
