@@ -34,10 +34,7 @@ from fad.tape.saving_node import SavingNode
 
 
 class PrimitiveNode(SavingNode):
-    """A recorded call of a Primitive.
-
-    ``graph`` is what compiled backward passes from here keep: see NOTE [graphs that are kept].
-    """
+    """A recorded call of a Primitive."""
 
     __slots__ = ("plan",)
 

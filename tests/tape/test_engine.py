@@ -127,10 +127,10 @@ def test_release_of_a_leaf_that_stopped_requiring_grad() -> None:
     assert x.grad is None
 
 
-# Compiled passes
+# Passes with replay
 
 
-def test_a_compiled_pass_does_what_the_engine_does() -> None:
+def test_a_replayed_pass_does_what_the_engine_does() -> None:
     def run(compiled: bool) -> list[Any]:
         found: list[Any] = []
         with autograd.compiled(compiled):
