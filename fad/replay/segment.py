@@ -318,7 +318,7 @@ def _at_versions_then(args: Sequence[object]) -> Iterator[None]:
 
 
 def _deletion(args: Sequence[Operand]) -> Exception | None:
-    """JAX's error for the first of the arrays that has been deleted, whichever call has met it."""
+    """JAX's error for the first of the arrays that has been deleted."""
     for a in args:
         value = a._value if isinstance(a, Tensor) and has_value(a) else a
         if type(value) is jaxapi.array_type and value.is_deleted():
