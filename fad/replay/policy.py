@@ -40,7 +40,7 @@ WHOLE = 10  # operations of a new program for each one among them that is new
 TIMES = 2  # programs that are compiled at once before an operation in them counts as known
 LONGEST = 512  # operations in a stretch
 # From so many operations on, a segment ends after one whose hash is the least of so many last ones.
-CUTS = ((480, 4), (448, 16), (384, 64))
+LONG, WINDOW = 384, 64
 
 
 # While it has entries, everything is compiled as soon as its structure is known, in all threads.
@@ -80,10 +80,8 @@ def fresh_in(path: Sequence[State]) -> int:
     return sum([getattr(op, "fresh", 1) for op in new.values()])  # of a program: those in it
 
 
-def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
+def ends_segment(path: Sequence[State], content: int) -> bool:
     """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
-
-    ``is_cut``: an earlier trace was too long. The first one ends its first segment at ``LONGEST``.
 
     NOTE [segments]
 
@@ -91,15 +89,11 @@ def ends_segment(path: Sequence[State], content: int, is_cut: bool) -> bool:
     ``LONGEST`` operations, so that no program grows without bound. Where a long trace is cut depends on
     what the last operations are, and not on how many there were: a segment ends where the hash of an
     operation is the least in a window. So the iterations of a loop give the same segment again, wherever the
-    loop begins, and it is compiled once. The longer a segment is, the smaller is the window.
+    loop begins, and it is compiled once.
     """
     depth = len(path) + 1
-    if depth >= LONGEST:
-        return True
-    for least, window in CUTS if is_cut else ():
-        if depth >= least:
-            return content <= min([s.content for s in path[1 - window :]])
-    return False
+    is_least = depth >= LONG and content <= min([s.content for s in path[-WINDOW:]])
+    return is_least or depth >= LONGEST
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -176,21 +176,12 @@ class State:
 class Root(State):
     """The beginning of traces at levels of one kind, with its `Policy`.
 
-    ``code`` is what its key has by `id`, kept alive so that the `id` stays unique. ``is_cut``: its traces are
-    cut.
+    ``code`` is what its key has by `id`, kept alive so that the `id` stays unique.
     """
-
-    is_cut = False
 
     def __init__(self, code: object, name: str, taken: int) -> None:
         super().__init__(None, (), 0, (), (), (), (), (), True, 0, taken)
         self.code, self.name, self.policy = code, name, Policy()
-
-    def cut(self) -> None:
-        """Cut its traces from now on; what is known of them was not cut."""
-        if not self.is_cut:
-            self.is_cut = True
-            self.next.clear()
 
 
 class _Tree:
@@ -325,7 +316,7 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
         untracked=untracked,
         has_untracked=before.has_untracked or untracked,
         content=content,
-        cuts=ends_segment(path, content, trace.root.is_cut),
+        cuts=ends_segment(path, content),
         use=use_of(op, args, (trace.around, trace.key)),
     )
     return tree.remember(before.next, key, lambda: at)

@@ -190,7 +190,6 @@ class Trace:
 
     def begin(self, root: Root) -> None:
         """Begin anew, with nothing."""
-        self.root = root
         self.path: list[State] = [root]
         self.outputs: list[Tensor] = []
         self.inputs: list[Input] = []
@@ -256,7 +255,7 @@ class Trace:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        elif self.path[-1].cuts and (self.is_new or not self.flush(too_long=True)):
+        elif self.path[-1].cuts and (self.is_new or not self.flush()):
             self.materialize()
             return None
         out: Outputs = None
@@ -478,7 +477,7 @@ class Trace:
                 return getattr(cells[t._lazy.place], name)
             if t._level.id != self.level.id and name == "_value":
                 return self.read(t)
-            if name == "_node" or not (self._can_flush() and self.flush(too_long=False)):
+            if name == "_node" or not (self._can_flush() and self.flush()):
                 self.materialize()
         return getattr(t, name)
 
@@ -492,10 +491,10 @@ class Trace:
 
     # Running as one program
 
-    def flush(self, too_long: bool) -> bool:
+    def flush(self) -> bool:
         """Give all outputs that are referenced their values, and go on; False if nothing more is appended.
 
-        It is called where `_goes_on`. ``too_long``: because of its length, not because something is read.
+        It is called where `_goes_on`.
         """
         with self.lock:
             if self.busy or self.done:
@@ -508,8 +507,6 @@ class Trace:
                 if self.inputs_changed():
                     return False
                 last = self.path[-1]
-                if too_long:
-                    self.root.cut()  # the next one, from its beginning
                 if self._replay(Stretch.of(self), self.kept(), long=True) is None:
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
@@ -721,9 +718,7 @@ class Trace:
     def _empty(self) -> None:
         """Forget what has run; what comes after it is a segment."""
         self.update_stale()
-        root = root_of(("a segment", *self.key), None, "")
-        root.is_cut = True
-        self.begin(root)
+        self.begin(root_of(("a segment", *self.key), None, ""))
 
 
 def _has_state(t: Tensor) -> bool:

@@ -42,4 +42,4 @@ def fresh_traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment ends after 128 operations, not 512: all else is as in long ones, and compiled sooner."""
     monkeypatch.setattr(policy, "LONGEST", policy.LONGEST // 4)
-    monkeypatch.setattr(policy, "CUTS", tuple([(n // 4, window) for n, window in policy.CUTS]))
+    monkeypatch.setattr(policy, "LONG", policy.LONG // 4)

@@ -340,7 +340,7 @@ def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("iterations", "call"), [(30, 2), (50, 18), (250, None)], ids=["short", "long", "segments"]
+    ("iterations", "call"), [(30, 2), (40, 18), (250, None)], ids=["short", "long", "segments"]
 )
 def test_a_long_program_is_compiled_later(
     iterations: int, call: int | None, short_segments: None, monkeypatch: pytest.MonkeyPatch
