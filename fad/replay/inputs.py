@@ -16,7 +16,7 @@ from fad.core import jaxapi
 from fad.core.avals import SCALARS, constant
 from fad.core.borrowed import is_borrowed
 from fad.core.caches import Table
-from fad.core.tensor import Lazy, Meta, Tensor, lazy_tensor, storage_of
+from fad.core.tensor import Meta, Tensor, lazy_tensor, storage_of
 from fad.core.threads import on_new_thread
 from fad.core.types import Value
 from fad.tape.graph import AccumulateGrad, Node, accumulator_of
@@ -172,22 +172,14 @@ def is_untouched(variable: Tensor) -> bool:
     return is_outer or not meta.storage.version
 
 
-class LazyEdge(tuple[Any, int]):
-    """The place of an output of a segment, which knows by ``lazy`` whether anything refers to that."""
-
-    lazy: Lazy
-
-
 def edge_of(variable: Tensor) -> tuple[Any, int] | None:
-    """The place in the graph of an input that requires grad: of an output of a segment, this and its number.
+    """The place in the graph of an input that requires grad: of an output of a segment, its `Lazy`, and 0.
 
     None for a leaf that has no place yet.
     """
     lazy, meta = variable._lazy, variable.meta
     if lazy is not None:
-        edge = LazyEdge((lazy.trace, lazy.place))
-        edge.lazy = lazy
-        return edge
+        return lazy, 0
     if variable._node is not None:
         return variable._node, variable._output_nr
     accumulator = None if meta is None or meta.accumulator is None else meta.accumulator()
@@ -355,7 +347,7 @@ def as_captured(given: Input) -> Any:
     if isinstance(edge[0], Node):
         handle._node, handle._output_nr = edge
     else:
-        handle._lazy = edge.lazy if type(edge) is LazyEdge else Lazy(given.aval, *edge)
+        handle._lazy = edge[0]
         del handle._node
     return handle
 

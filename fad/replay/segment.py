@@ -27,7 +27,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from fad.core import jaxapi
 from fad.core.avals import SCALARS
@@ -52,7 +52,6 @@ from fad.replay.inputs import (
     edge_of,
     handle_of,
     in_context,
-    is_leaf,
     is_untouched,
     outer_level_defers,
     owner_of,
@@ -125,15 +124,13 @@ class Stretch:
         variables = [k for k, given in enumerate(trace.inputs) if given.layout is True]
         return cls(trace, trace.path[1:], trace.inputs[:], tuple(variables))
 
-    def leaves(self) -> list[Tensor]:
-        """The inputs that are leaves and require grad at the level."""
-        given = [self.inputs[k] for k in self.variables]
-        return [x.argument for x in given if x.is_leaf]
+    def given(self) -> list[Input]:
+        """The inputs that require grad at the level."""
+        return [self.inputs[k] for k in self.variables]
 
     def edges(self) -> list[tuple[Any, int]]:
-        """The places in the graph of the inputs that require grad; see `edge_of`."""
-        given = [self.inputs[k] for k in self.variables]
-        return [x.edge or current_edge(x.argument) for x in given]
+        """Their places in the graph; see `edge_of`."""
+        return [x.edge or current_edge(x.argument) for x in self.given()]
 
     def without_values(self) -> Stretch:
         """The same, without the values of its inputs: a backward pass has freed them."""
@@ -370,9 +367,10 @@ _opening = threading.RLock()
 class Segment:
     """A stretch that has run as a program. It is the ``trace`` of its lazy outputs, see `Deferred`.
 
-    ``places`` are the numbers of its outputs that require grad and were referenced. ``freed`` are those
-    that backward passes have gone through. ``written``: the first version of its outputs that were changed
-    in place. ``edges`` are the places in the graph of the outputs in ``places``, once it is opened.
+    ``places`` are the numbers of its outputs that require grad and were referenced, ``outputs`` has these,
+    each with its `Lazy`. ``freed`` are those that backward passes have gone through. ``written``: the first
+    version of its outputs that were changed in place. ``edges`` are the places in the graph of the outputs in
+    ``places``, once it is opened.
     ``first`` is the number that its first operation has in the order of recording. ``failed`` are outputs
     that could not be recorded again, as an array of an input has been deleted: their nodes raise the error.
     """
@@ -387,13 +385,14 @@ class Segment:
         self.owner = trace
         self.stretch = stretch
         self.places = places
-        self.outputs = [weakref.ref(trace.outputs[k]) for k in places]
+        self.outputs: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Lazy]]] = {}
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
         self.edges: dict[int, tuple[Node, int]] | None = None
         self.failed: dict[int, Failed] = {}
-        self.lazies: dict[int, weakref.ref[Lazy]] = {}
         stretch.keep_views(trace.outputs)
+        trace.segments = trace.segments or weakref.WeakValueDictionary()
+        trace.segments[self.first] = self
 
     # As the trace of its outputs
 
@@ -425,9 +424,7 @@ class Segment:
         """The places in the graph of its outputs."""
         with _opening:
             if self.edges is None:
-                for segment in sorted(
-                    {self, *segments_before(self.stretch)}, key=lambda s: s.first
-                ):
+                for segment in [s for s in self.owner.segments.values() if s.first <= self.first]:
                     segment._open()
             assert self.edges is not None
             return self.edges
@@ -437,13 +434,9 @@ class Segment:
             return
         stretch = self.stretch
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
-        for k, reference in zip(self.places, self.outputs, strict=True):
-            t = reference()
-            if (
-                t is not None
-                and t._lazy is not None
-                and (t._lazy.trace, t._lazy.place) == (self, k)
-            ):
+        for k, references in self.outputs.items():
+            t, lazy = [reference() for reference in references]
+            if t is not None and lazy is not None and t._lazy is lazy:
                 outputs[k] = t
         written = {k: _handle_of_written(self.owner.level, v) for k, v in self.written.items()}
         for k, t in written.items():
@@ -463,7 +456,7 @@ class Segment:
         _release({nodes.get(k) for k in self.freed} - live - {None}, live)
         if self.edges is None:  # else a finalizer came between two lines
             self.edges = edges
-            self.stretch, self.outputs = stretch.without_values(), []
+            self.stretch = stretch.without_values()
 
     # The backward pass
 
@@ -497,7 +490,7 @@ class Segment:
         if self.edges is not None:  # it was opened in the middle of the pass
             nodes = {self.edges[k][0] for k in ends if k in self.edges}
             _release(nodes, _nodes_before(stretch))
-        alive = tuple([k for k, lazy in self.lazies.items() if lazy() is not None])
+        alive = tuple([k for k, (_, lazy) in self.outputs.items() if lazy() is not None])
         if self.freed.issuperset(stretch.passed(alive, stretch.variables)[0]):
             self.stretch = stretch.without_values()
 
@@ -517,10 +510,11 @@ class Segment:
         add theirs to that one after the other, and sums of floating-point numbers depend on the order: so the
         program is given what has arrived, and what it gives takes the place of that.
         """
-        ends = tuple([k for k in self.places if (self, k) in arrived])
+        places = {k: (lazy(), 0) for k, (_, lazy) in self.outputs.items()}
+        ends = tuple([k for k, place in places.items() if place in arrived])
         if not ends:
             return
-        cts = [arrived.pop((self, k)) for k in ends]
+        cts = [arrived.pop(places[k]) for k in ends]
         wanted, edges = stretch.variables, stretch.edges()
         begun = tuple([k for k, e in zip(wanted, edges, strict=True) if e in arrived])
         sums = [arrived[e] for e in edges if e in arrived]
@@ -557,85 +551,68 @@ def codes_of(operands: Sequence[Operand]) -> list[Hashable]:
     return [aval_id(x.aval) for x in operands]  # type: ignore[union-attr]
 
 
-def segments_before(stretch: Stretch) -> list[Segment]:
-    """The segments that lead to the inputs of a stretch, the latest first."""
-    found: dict[Segment, None] = {}
-    todo = [stretch]
-    while todo:
-        for source, _ in todo.pop().edges():
-            if type(source) is Segment and source not in found:
-                found[source] = None
-                todo.append(source.stretch)
-    return sorted(found, key=lambda s: -s.first)
-
-
-@dataclasses.dataclass(slots=True)
-class Way:
+class Way(NamedTuple):
     """The way of a backward pass: from outputs ``ends`` of a ``stretch``, of a trace or segment ``source``,
-    through earlier ``segments``, each with its stretch, the latest first, to ``leaves``.
+    to the inputs ``wanted`` of it, and through other ``segments``, each with its stretch, the latest first,
+    to ``leaves``.
     """
 
     source: Any
     stretch: Stretch
     ends: Places
-    segments: list[tuple[Segment, Stretch]]
-    leaves: list[Tensor]
+    wanted: Places
+    segments: dict[Segment, Stretch]
+    leaves: Sequence[Any]
 
-    def wanted(self, leaves: Sequence[Value] | None, frees: bool) -> Places | None:
-        """The inputs of the stretch whose gradients are computed; None if those of ``leaves`` cannot be."""
-        variables = self.stretch.variables
-        if leaves is None:
-            return variables
-        known = {*map(id, self.leaves)}
-        if any([id(t) not in known and _is_used(t) for t in leaves]):
-            return None
-        found = [t for t in leaves if id(t) in known]
-        if self.segments:
-            return variables if frees and known == {*map(id, found)} else None
-        numbers = {id(self.stretch.inputs[k].argument): k for k in variables}
-        return tuple([numbers[id(t)] for t in found])
+    def gradients(self, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
+        """Those of the leaves, from those of what is ``wanted``; None where nothing arrives."""
+        if not self.segments:
+            own = [id(self.stretch.inputs[k].argument) for k in self.wanted]
+            found = dict(zip(own, grads, strict=True))
+            return [found.get(id(t)) for t in self.leaves]
+        pairs = zip(self.stretch.edges(), grads, strict=True)
+        arrived = {e: g for e, g in pairs if g is not None}
+        for segment, stretch in self.segments.items():
+            segment.send_back(stretch, arrived)
+        return [arrived.get(current_edge(t)) for t in self.leaves]
 
-    def gradients(
-        self, leaves: Sequence[Value] | None, wanted: Places, grads: Sequence[MaybeValue]
-    ) -> tuple[Sequence[Any], Sequence[MaybeValue]]:
-        """The ``leaves``, or all, and their gradients, from those of what is ``wanted`` of the stretch."""
-        own: list[Any]
-        if self.segments:
-            own = self.leaves if leaves is None else list(leaves)
-            arrived = {
-                e: g for e, g in zip(self.stretch.edges(), grads, strict=True) if g is not None
-            }
-            for segment, stretch in self.segments:
-                segment.send_back(stretch, arrived)
-            return own, [arrived.get(current_edge(t)) for t in own]
-        own = [self.stretch.inputs[k].argument for k in wanted]
-        if leaves is None or len(own) == len(leaves):
-            return own, grads
-        found = {id(t): g for t, g in zip(own, grads, strict=True)}
-        return leaves, [found.get(id(t)) for t in leaves]
+
+def way_from(
+    trace: Trace, outs: Sequence[Any], leaves: Sequence[Any] | None, frees: bool
+) -> Way | None:
+    """The way from outputs of a trace to ``leaves``, or all; None if anything but whole segments is on it."""
+    lazies = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
+    source = lazies[0].trace if lazies and lazies[0] else None
+    stretches = {s: s.stretch for s in reversed([*trace.segments.values()])}
+    if not all([s.is_whole() for s in stretches]):  # first all stretches: a finalizer may open one
+        return None
+    if len(lazies) < len(outs) or any([z is None or z.trace is not source for z in lazies]):
+        return None
+    stretch = Stretch.of(trace) if source is trace else stretches.pop(source, None)
+    if stretch is None:
+        return None
+    given = [x for own in (stretch, *stretches.values()) for x in own.given()]
+    known = {id(x.argument): x.argument for x in given if x.is_leaf}
+    if not all([x.is_leaf or type(x.edge[0]) is Lazy for x in given]):  # type: ignore[index]
+        return None
+    if not all(map(is_untouched, known.values())):
+        return None
+    wanted, own = stretch.variables, [*known.values()] if leaves is None else leaves
+    if any([id(t) not in known and _is_used(t) for t in own]):
+        return None
+    asked = {*map(id, own)}
+    if not stretches:
+        wanted = tuple([k for k in wanted if id(stretch.inputs[k].argument) in asked])
+    elif not (frees and asked >= known.keys()):
+        return None
+    return Way(source, stretch, tuple([z.place for z in lazies]), wanted, stretches, own)
 
 
 def _is_used(t: Any) -> bool:
     """Whether ``t`` is anything but a leaf of the tape that no node leads to."""
-    if type(t) is not Tensor or t._level is not ROOT or not t._requires_grad or not is_leaf(t):
+    if type(t) is not Tensor or t._level is not ROOT or not t._requires_grad:
         return True
     return (t.meta is not None and t.meta.link is not None) or edge_of(t) is not None
-
-
-def way_through(source: object, stretch: Stretch, ends: Places) -> Way | None:
-    """The way from a stretch to leaves; None if anything but whole segments and leaves is on it."""
-    segments = [(s, s.stretch) for s in segments_before(stretch)]
-    leaves: dict[int, Tensor] = {}
-    for each in (stretch, *[own for _, own in segments]):
-        leaves.update({id(t): t for t in each.leaves()})
-        given = [each.inputs[k] for k in each.variables]
-        if not all([x.is_leaf or type(x.edge[0]) is Segment for x in given]):  # type: ignore[index]
-            return None
-    if not all(map(is_untouched, leaves.values())):
-        return None
-    if not all([s.is_whole() for s, _ in segments]):
-        return None
-    return Way(source, stretch, ends, segments, list(leaves.values()))
 
 
 def _handle_of_written(level: Level, version: int) -> Tensor:
@@ -667,9 +644,9 @@ def fill(
         if not t._requires_grad:
             take_over(t, o)
         elif t._lazy is not None:  # else a finalizer has read it
-            t._value, t._aux = o._value, o._aux
-            t._lazy = Lazy(t._lazy.aval, segment, k)
-            segment.lazies[k] = weakref.ref(t._lazy)  # type: ignore[union-attr]
+            lazy = Lazy(t._lazy.aval, segment, k)
+            segment.outputs[k] = weakref.ref(t), weakref.ref(lazy)  # type: ignore[union-attr]
+            t._value, t._aux, t._lazy = o._value, o._aux, lazy
     if segment is not None and freed:
         segment.free(freed, wanted)
     # Where a finalizer has looked at a node in the middle of the pass.
@@ -681,7 +658,7 @@ def fill(
 def _nodes_before(stretch: Stretch) -> set[Node]:
     """The nodes that the inputs of a stretch are outputs of."""
     edges = stretch.edges()
-    found = [n.opened().get(k, (None, 0))[0] if type(n) is Segment else n for n, k in edges]
+    found = [n.trace.opened().get(n.place, [None])[0] if type(n) is Lazy else n for n, _ in edges]
     return {n for n in found if n is not None}
 
 

@@ -83,7 +83,7 @@ from __future__ import annotations
 import operator
 import threading
 import types
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -130,11 +130,10 @@ from fad.replay.segment import (
     Places,
     Segment,
     Stretch,
-    Way,
     codes_of,
     execute,
     fill,
-    way_through,
+    way_from,
 )
 from fad.replay.states import Root, State, next_state, origin_of, referenced, root_of, tree
 from fad.tape.anomaly import mode as anomaly
@@ -172,6 +171,7 @@ class Trace:
     around: Sequence[Hashable] = ()
     why = slow = ""
     owner = None  # as the ``trace`` of a lazy Tensor: see `Segment.owner`
+    segments: MutableMapping[int, Segment] = types.MappingProxyType({})  # type: ignore[assignment]
 
     def __init__(self, level: RecordingLevel, root: Root, context: object, settings: int) -> None:
         self.level = level
@@ -533,13 +533,12 @@ class Trace:
             self.busy = True
             try:
                 self.detach_stale(())
-                way = self._way_from(outs)
-                if way is None or not self._goes_on() or not all(map(is_small, cotangents)):
+                if not self._goes_on() or not all(map(is_small, cotangents)):
                     return None
-                wanted = way.wanted(leaves, frees)
-                if wanted is None:
+                way = way_from(self, outs, leaves, frees)
+                if way is None:
                     return None
-                ends, source = way.ends, way.source
+                source, stretch, ends, wanted = way[:4]
                 key = (ends, wanted, *static, *codes_of(cotangents))
 
                 def after(own: Level, given: Cells, cells: Cells, cts: Cells) -> PyTree:
@@ -548,7 +547,7 @@ class Trace:
                     return pull(own, [cells[k] for k in ends], inside, below, *cts)
 
                 if source is not self:
-                    found = source.pass_from(way.stretch, ends, key, after, cotangents)
+                    found = source.pass_from(stretch, ends, key, after, cotangents)
                     source.free(ends, wanted)
                     tree.hits += 1
                 elif self.inputs_changed():
@@ -559,7 +558,7 @@ class Trace:
                     outs += [self.outputs[k] for k in ends]
                     kept = tuple(sorted({*kept, *ends})) if values else kept
                     freed = (ends if frees else (), wanted)
-                    found = self._replay(way.stretch, kept, key, after, cotangents, freed)
+                    found = self._replay(stretch, kept, key, after, cotangents, freed)
                     if found is None:
                         return None
                     self._detach()
@@ -568,22 +567,7 @@ class Trace:
             finally:
                 self.busy = False
             self.close()
-            return way.gradients(leaves, wanted, found) if frees else (leaves or (), found)
-
-    def _way_from(self, outs: Sequence[Value]) -> Way | None:
-        """The way of a backward pass from these outputs of the trace; None if they are not of one stretch."""
-        source: Any = None
-        ends: list[int] = []
-        for o in outs:
-            lazy = o._lazy if type(o) is Tensor and o._level is self.level else None
-            if lazy is None or (ends and lazy.trace is not source):
-                return None
-            source = lazy.trace
-            ends.append(lazy.place)
-        if source is self:
-            return way_through(self, Stretch.of(self), tuple(ends))
-        is_own = type(source) is Segment and source.owner is self and source.is_whole()
-        return way_through(source, source.stretch, tuple(ends)) if is_own else None
+            return way.leaves, way.gradients(found) if frees else found
 
     def _replay(
         self,
@@ -604,7 +588,8 @@ class Trace:
         path, policy = stretch.path, self.policy
         if not key and not long and len(path) == 1 and type(path[0].op) is Primitive:
             return None  # one operation is one program in any case
-        if self.level.wraps and not all(map(is_untouched, stretch.leaves())):
+        leaves = [x.argument for x in stretch.given() if x.is_leaf]
+        if self.level.wraps and not all(map(is_untouched, leaves)):
             return None
         if self.saves_stale(stretch):
             return None
