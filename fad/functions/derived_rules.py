@@ -16,7 +16,6 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Dims, MaybeValue, Value
 from fad.functions.context import VmapInfo
-from fad.functions.definitions import FunctionClass
 from fad.functions.rules import (
     Body,
     CallRules,
@@ -25,6 +24,7 @@ from fad.functions.rules import (
     Needs,
     Outcome,
     Pushed,
+    SameCallRules,
     Saved,
     Values,
     avals_of,
@@ -158,27 +158,14 @@ class _BatchedNotes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class BatchedRules(CallRules):
+class BatchedRules(SameCallRules):
     """A call under vmap; outputs have the batch along dimension 0."""
 
-    base: CallRules
     dims: Dims
     batch_size: int
     axis_name: Hashable = None
     randomness: str = "error"
     first: int = 0
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.base.name
-
-    @property
-    def function(self) -> FunctionClass | None:
-        return self.base.function
-
-    @property
-    def separates_outputs(self) -> bool:  # type: ignore[override]
-        return self.base.separates_outputs
 
     @property
     def solved(self) -> int:  # type: ignore[override]
@@ -191,13 +178,6 @@ class BatchedRules(CallRules):
     @property
     def has_transpose(self) -> bool:
         return self.base.has_transpose
-
-    @property
-    def is_traceable(self) -> bool:
-        return self.base.is_traceable
-
-    def bodies(self) -> list[Callable[..., object]]:
-        return self.base.bodies()
 
     def level(self) -> BatchLevel:
         """A fresh level to run the base's bodies in."""

@@ -208,6 +208,32 @@ class CallRules:
         return []
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SameCallRules(CallRules):
+    """Rules for the same call as those of ``base``, in another form."""
+
+    base: CallRules
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.base.name
+
+    @property
+    def separates_outputs(self) -> bool:  # type: ignore[override]
+        return self.base.separates_outputs
+
+    @property
+    def function(self) -> FunctionClass | None:
+        return self.base.function
+
+    @property
+    def is_traceable(self) -> bool:
+        return self.base.is_traceable
+
+    def bodies(self) -> list[Callable[..., object]]:
+        return self.base.bodies()
+
+
 # Deriving one rule from another
 
 DERIVED = "a Function whose rule is derived"

@@ -63,7 +63,6 @@ from fad.core.types import Array, Aval, Dims, DType, Mask, Operand, Operation, O
 from fad.errors import FadError, GradientError
 from fad.errors.advice import AS_RECORDED
 from fad.functions.context import VmapInfo
-from fad.functions.definitions import FunctionClass
 from fad.functions.linear_programs import with_linear_calls
 from fad.functions.rules import (
     CallRules,
@@ -73,6 +72,7 @@ from fad.functions.rules import (
     Needs,
     Outcome,
     Pushed,
+    SameCallRules,
     Saved,
     Values,
 )
@@ -342,26 +342,13 @@ _INNER = Primitive("inner", _inner)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LinearRules(CallRules):
+class LinearRules(SameCallRules):
     """A call that is linear in the masked ``inputs``: to these it pulls back by the transpose of its body.
 
     See NOTE [linear calls].
     """
 
-    base: CallRules
     inputs: Mask
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.base.name
-
-    @property
-    def separates_outputs(self) -> bool:  # type: ignore[override]
-        return self.base.separates_outputs
-
-    @property
-    def function(self) -> FunctionClass | None:
-        return self.base.function
 
     @property
     def has_jet(self) -> bool:
@@ -370,13 +357,6 @@ class LinearRules(CallRules):
     @property
     def has_transpose(self) -> bool:
         return True
-
-    @property
-    def is_traceable(self) -> bool:
-        return self.base.is_traceable
-
-    def bodies(self) -> list[Callable[..., object]]:
-        return self.base.bodies()
 
     def forward(self, values: Values) -> tuple[list[Value], Template]:
         return self.base.forward(values)
