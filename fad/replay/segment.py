@@ -567,6 +567,8 @@ class Way(NamedTuple):
     def gradients(self, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
         """Those of the leaves, from those of what is ``wanted``; None where nothing arrives."""
         if not self.segments:
+            if len(self.wanted) == len(self.leaves):
+                return grads
             own = [id(self.stretch.inputs[k].argument) for k in self.wanted]
             found = dict(zip(own, grads, strict=True))
             return [found.get(id(t)) for t in self.leaves]
@@ -600,11 +602,11 @@ def way_from(
     wanted, own = stretch.variables, [*known.values()] if leaves is None else leaves
     if any([id(t) not in known and _is_used(t) for t in own]):
         return None
-    asked = {*map(id, own)}
-    if not stretches:
-        wanted = tuple([k for k in wanted if id(stretch.inputs[k].argument) in asked])
-    elif not (frees and asked >= known.keys()):
+    if stretches and not (frees and known.keys() <= {*map(id, own)}):
         return None
+    if leaves is not None and not stretches:
+        numbers = {id(stretch.inputs[k].argument): k for k in wanted}
+        wanted = tuple([numbers[id(t)] for t in leaves if id(t) in numbers])
     return Way(source, stretch, tuple([z.place for z in lazies]), wanted, stretches, own)
 
 
