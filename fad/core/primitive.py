@@ -56,6 +56,7 @@ def forget_shapes() -> None:
                 primitive.shared.forget()
             primitive._flows.clear()
             primitive.linear_versions.clear()
+            primitive.named.clear()
 
 
 class Primitive:
@@ -89,6 +90,7 @@ class Primitive:
     ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
     ``linear_versions``: what a rule that is transposed has in its place (None: itself), see
         `fad.functions.linear_programs`.
+    ``named``: what it is among named axes, see `fad.levels.named_axes`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
     ``calls``: of functions with derivatives of their own in it (`fad.core.jaxprs.calls_with_rules`), as far
     as has been seen among named axes.
@@ -117,6 +119,7 @@ class Primitive:
         "jit",
         "linear_versions",
         "name",
+        "named",
         "paths",
         "planner",
         "positions",
@@ -168,6 +171,7 @@ class Primitive:
         self.shared: EqualPrograms | None = None
         self._flows: dict[Hashable, list[int]] = {}
         self.linear_versions: dict[Hashable, Primitive | None] = {}
+        self.named: dict[Hashable, Any] = {}
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))

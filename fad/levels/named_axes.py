@@ -20,7 +20,6 @@ knows, and no levels: the call around it is the one that names them.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -100,9 +99,12 @@ def bind_program(op: Primitive, args: Sequence[Operand]) -> Outputs:
     return bind(_among(op, axes, len(lanes), collective), [*lanes, *args])
 
 
-@functools.lru_cache(maxsize=1024)
 def _among(op: Primitive, axes: Axes, count: int, collective: bool) -> Primitive:
     """``op`` where JAX knows ``axes``, after ``count`` operands that it does not read."""
+    key = (axes, count, collective)
+    found: Primitive | None = op.named.get(key)
+    if found is not None:
+        return found
 
     def inside(f: ArrayFunction) -> ArrayFunction:
         def run(*values: Array) -> Outputs:
@@ -111,11 +113,12 @@ def _among(op: Primitive, axes: Axes, count: int, collective: bool) -> Primitive
 
         return run
 
-    made = Primitive(op.name, inside(op.flat), jit=op.jit, collective=collective)
+    shared = op.shared is not None and not collective
+    made = Primitive(op.name, inside(op.flat), jit=op.jit, collective=collective, shared=shared)
     made.paths = op.paths
     if op.to_vjp is not op.flat:  # there are hand-written rules
         made.to_jvp, made.to_vjp = inside(op.to_jvp), inside(op.to_vjp)
-    return made
+    return op.named.setdefault(key, made)  # type: ignore[no-any-return]
 
 
 class _Naming(NamedTuple):
@@ -125,9 +128,12 @@ class _Naming(NamedTuple):
     calls: frozenset[str]
 
 
-@functools.lru_cache(maxsize=1024)
 def _found(op: Primitive, axes: Axes, avals: tuple[Aval, ...], context: Hashable) -> _Naming:
     """What is found in the program of ``op`` among ``axes``; ``context`` is JAX's."""
+    key = (axes, avals, context)
+    known: _Naming | None = op.named.get(key)
+    if known is not None:
+        return known
     structs = list(map(struct_of, avals))
     with traced_in(axes):
         closed, _ = trace(op.flat, structs)
@@ -139,4 +145,5 @@ def _found(op: Primitive, axes: Axes, avals: tuple[Aval, ...], context: Hashable
                 trace(op.flat, structs)
         except NameError:
             names = every
-    return _Naming(names, calls_with_rules(closed.jaxpr))
+    naming = _Naming(names, calls_with_rules(closed.jaxpr))
+    return op.named.setdefault(key, naming)  # type: ignore[no-any-return]

@@ -180,6 +180,19 @@ def test_transforms_of_functions_made_anew_compile_nothing(
     check_compiles_nothing(lambda k: transform(make(2.0 + k, X + k))(X), caplog)
 
 
+@pytest.mark.parametrize("transform", [lambda f: f, fad.grad], ids=["call", "grad"])
+def test_jax_functions_made_anew_inside_of_a_named_axis_compile_nothing(
+    transform: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    def step(k: int) -> None:
+        f = jax.custom_jvp(jnp.sin)
+        f.defjvp(lambda p, t: (jnp.sin(*p), t[0] * jnp.cos(*p)))
+        total = transform(lambda x: fad.from_jax(f)(x).sum())
+        fad.vmap(total, axis_name="i")(X[None])
+
+    check_compiles_nothing(step, caplog)
+
+
 def test_small_constants_of_numpy_compile_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def step(k: int) -> None:
         w = np.full(5, k, np.float32)
