@@ -434,9 +434,9 @@ class Segment:
             return
         stretch = self.stretch
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
-        for k, references in self.outputs.items():
-            t, lazy = [reference() for reference in references]
-            if t is not None and lazy is not None and t._lazy is lazy:
+        for k, (tensor, lazy) in self.outputs.items():
+            t = tensor()
+            if t is not None and t._lazy is not None and t._lazy is lazy():
                 outputs[k] = t
         written = {k: _handle_of_written(self.owner.level, v) for k, v in self.written.items()}
         for k, t in written.items():
@@ -583,7 +583,7 @@ def way_from(
     trace: Trace, outs: Sequence[Any], leaves: Sequence[Any] | None, frees: bool
 ) -> Way | None:
     """The way from outputs of a trace to ``leaves``, or all; None if anything but whole segments is on it."""
-    lazies = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
+    lazies: list[Any] = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
     source = lazies[0].trace if lazies and lazies[0] else None
     stretches = {s: s.stretch for s in reversed([*trace.segments.values()])}
     if not all([s.is_whole() for s in stretches]):  # first all stretches: a finalizer may open one
