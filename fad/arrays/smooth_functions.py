@@ -249,18 +249,6 @@ def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
     return for_real(logaddexp, slope, lambda out, x, y: slope(out, y, x))
 
 
-def _cumlogsumexp(cumlogsumexp: Function) -> Function:
-    logaddexp = _logaddexp(jnp.logaddexp)
-
-    def smooth(operand: Array, axis: int = 0, reverse: bool = False) -> Outputs:
-        def by_pairs(a: Array) -> Array:
-            return lax.associative_scan(logaddexp, a, reverse=reverse, axis=axis)
-
-        return computed_as(lambda a: cumlogsumexp(a, axis, reverse), by_pairs)(operand)
-
-    return smooth
-
-
 def _logsumexp(logsumexp: Function) -> Function:
     """JAX leaves out what has the weight 0, and so its derivative in the weight."""
 
@@ -304,20 +292,31 @@ def _logsumexp(logsumexp: Function) -> Function:
 # jax.nn
 
 
-def _gelu(gelu: Function) -> Function:
-    """Beyond 10, the result is ``x`` or 0; the cube in JAX's formula overflows there."""
+def _cubic_slope(_: Array, x: Array) -> Array:
+    """Where the square is larger, `gelu` is ``x`` or 0, and this is multiplied by 0."""
+    limits = [jnp.asarray(v, x.dtype) for v in (0, 100)]
+    return 1 + 3 * 0.044715 * lax.clamp(limits[0], x * x, limits[1])
 
-    def bounded(x: Array) -> Array:
-        c = jnp.clip(x, -10, 10)
-        return x * (0.5 * (1 + jnp.tanh(np.sqrt(2 / np.pi) * (c + 0.044715 * c**3))))
+
+_cubic = with_slopes(lambda x: x + 0.044715 * x**3, _cubic_slope)
+
+
+def _gelu(gelu: Function) -> Function:
+    """JAX's formula; the slope of the cube in it overflows."""
 
     def smooth(x: Array, approximate: bool = True) -> Outputs:
         x = jnp.asarray(x)
         if not approximate or not jnp.issubdtype(x.dtype, jnp.floating):
             return gelu(x, approximate)
-        return computed_as(lambda x: gelu(x, True), bounded)(x)
+        root = np.sqrt(2 / np.pi).astype(x.dtype)
+        return x * (0.5 * (1.0 + jnp.tanh(root * _cubic(x))))
 
     return smooth
+
+
+_log1mexp_slope = with_slopes(
+    lambda x: -jnp.exp(-x) / jnp.expm1(-x), lambda slope, _: -slope * (1 + slope)
+)
 
 
 def _kaiser(kaiser: Function) -> Function:
@@ -362,11 +361,10 @@ IN_LAX: dict[str, Function] = {
     **_INVERSE,
     "bessel_i0e": I0E,
     "bessel_i1e": I1E,
-    "cumlogsumexp": _cumlogsumexp,
     "pow": smooth_power,
 }
 IN_NN: dict[str, Function] = {
     "gelu": _gelu,
-    "log1mexp": lambda f: with_slopes(f, lambda _, x: -jnp.exp(-x) / jnp.expm1(-x)),
+    "log1mexp": lambda f: with_slopes(f, lambda _, x: _log1mexp_slope(x)),
     "logsumexp": _logsumexp,
 }

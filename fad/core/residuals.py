@@ -53,7 +53,7 @@ EXPENSIVE = frozenset(
     """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
     cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fft geqrf hessenberg
     householder_product igamma igamma_grad_a io_callback linear_solve lu ormqr pure_callback qr
-    ragged_dot random_bits random_gamma_grad reduce_window scan schur select_and_scatter
+    pad ragged_dot random_bits random_gamma_grad reduce_window scan schur select_and_scatter
     select_and_scatter_add sort svd symmetric_product threefry2x32 top_k triangular_solve
     tridiagonal tridiagonal_solve while""".split()
 )
