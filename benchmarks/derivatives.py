@@ -84,7 +84,7 @@ def _shapes(size: int, ndim: int) -> dict[int, int]:
 
 
 LANES = 4096  # of functions whose other arguments fit the small shapes alone
-LARGEST = 1 << 24  # elements of an array in between
+LARGEST, LONGEST = 1 << 24, 3000  # elements of an array in between, and equations
 
 
 def _enlarged(x: np.ndarray, sizes: dict[int, int], draw: np.random.Generator) -> np.ndarray:
@@ -191,7 +191,8 @@ def _differentiable(case: Case) -> Case | None:
             program = jax.make_jaxpr(first)(*operands[0])
         except Exception:  # of whatever kind JAX raises
             continue
-        if max(_sizes(program.jaxpr), default=0) > LARGEST:
+        sizes = list(_sizes(program.jaxpr))
+        if max(sizes, default=0) > LARGEST or len(sizes) > LONGEST:
             return None
         try:
             jax.eval_shape(second, *operands[1])
