@@ -157,7 +157,9 @@ def _by_x(u: Array, x: Array, y: Array) -> Array:
     return (v - u) * (v + u)
 
 
-_over_squares = with_slopes(_inverse_sum, _by_x, lambda u, x, y: -2 * u * _over_squares(y, x))
+_over_squares: Function = with_slopes(
+    _inverse_sum, _by_x, lambda u, x, y: -2 * u * _over_squares(y, x)
+)
 
 
 def _arctan2(arctan2: Function) -> Function:

@@ -83,7 +83,7 @@ def _det(det: Function) -> Function:
     def singular(which: Array, out: Array, a: Array, lu: Array, permutation: Array) -> Array:
         mask = which[..., None, None]
         eye = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
-        rest = regular(out, *[jnp.where(mask, eye, v) for v in (a, lu)], permutation)
+        rest = regular(out, jnp.where(mask, eye, a), jnp.where(mask, eye, lu), permutation)
         a = jnp.where(mask, a, eye)
         u, s, vh = jnp.linalg.svd(lax.stop_gradient(a), full_matrices=False)
         found, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
