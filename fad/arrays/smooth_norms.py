@@ -149,28 +149,29 @@ def _adjoint(x: Array) -> Array:
 
 
 @functools.cache
-def _of_singular_values(order: str | int) -> Function:
-    """The norm of matrices that is a function of their singular values, and its subgradient.
+def _of_singular_values(*orders: str | int) -> Function:
+    """Norms of matrices that are functions of their singular values, and their subgradients.
 
     The subgradient ``u @ diag(w) @ vh`` has a derivative that is finite where singular values are equal or
     zero (Daleckii and Krein). JAX makes it of those of ``u`` and ``vh``, which are infinite there.
     """
-    reduced = _OF_SINGULAR_VALUES[order]
 
-    def parts(u: Array, s: Array, vh: Array) -> tuple[Array, Array]:
-        w = _weights(s, order).astype(u.dtype)
-        return reduced(s), (u * w[..., None, :]) @ vh
+    def parts(u: Array, s: Array, vh: Array) -> tuple[list[Array], list[Array]]:
+        weights = [_weights(s, order).astype(u.dtype) for order in orders]
+        values = [_OF_SINGULAR_VALUES[order](s) for order in orders]
+        return values, [(u * w[..., None, :]) @ vh for w in weights]
 
     @jax.custom_jvp
-    def both(x: Array) -> tuple[Array, Array]:
+    def both(x: Array) -> tuple[list[Array], list[Array]]:
         return parts(*jnp.linalg.svd(x, full_matrices=False))
 
     @both.defjvp
     def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
         (x,), (t,) = primals, tangents
         u, s, vh = jnp.linalg.svd(x, full_matrices=False)
-        value, slope = parts(u, s, vh)
-        return (value, slope), (_inner(slope, t, (-2, -1)), _turned(u, s, vh, t, order))
+        values, slopes = parts(u, s, vh)
+        turned = [_turned(u, s, vh, t, order) for order in orders]
+        return (values, slopes), ([_inner(slope, t, (-2, -1)) for slope in slopes], turned)
 
     return both
 
@@ -208,7 +209,7 @@ def _spectral(
     @made.defjvp
     def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
         x, t = [jnp.moveaxis(v, axis, (-2, -1)) for v in (*primals, *tangents)]
-        value, slope = both(x)
+        (value,), (slope,) = both(x)
         outs = value, _inner(slope, t, (-2, -1))
         return tuple([jnp.expand_dims(o, axis) for o in outs]) if keepdims else outs
 
@@ -286,15 +287,21 @@ norm, vector_norm, matrix_norm = (
 
 def _cond(cond: Function) -> Function:
     def smooth(x: Array, p: PyTree = None) -> Outputs:
-        def other(x: Array) -> Array:
-            if p in (None, 2):
-                return norm(x, 2, (-2, -1)) / norm(x, -2, (-2, -1))
-            if p == -2:
-                return norm(x, -2, (-2, -1)) / norm(x, 2, (-2, -1))
+        def by_norms(x: Array) -> Array:
             return norm(x, p, (-2, -1)) * norm(jnp.linalg.inv(x), p, (-2, -1))
 
+        def by_singular_values(x: Array) -> Array:
+            greatest, least = _of_singular_values(2, -2)(x)[0]
+            return least / greatest if p == -2 else greatest / least
+
         x = jnp.asarray(x)
-        return computed_as(lambda x: cond(x, p), other)(x) if is_inexact(x.dtype) else cond(x, p)
+        if not is_inexact(x.dtype):
+            return cond(x, p)
+        if p not in (None, 2, -2):
+            return computed_as(lambda x: cond(x, p), by_norms)(x)
+        made = jax.custom_jvp(lambda x: cond(x, p))
+        made.defjvp(functools.partial(jax.jvp, by_singular_values))  # the value too: one svd
+        return made(x)
 
     return smooth
 

@@ -14,7 +14,8 @@ the inputs. Each residual that it would keep is one of these:
 * an intermediate that is cheap to compute again from inputs and outputs: the equations that compute
   it (a slice of the forward jaxpr) become part of the vjp, where XLA fuses them;
 * an intermediate whose slice has an expensive equation (`EXPENSIVE`: factorizations, sorts,
-  convolutions, loops, products): it becomes an extra output of the forward call.
+  convolutions, products, loops and what XLA makes one of, and scans of pairs, which pad): it becomes an
+  extra output of the forward call.
 
 Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output. If
 there are extra outputs, all inputs are kept: a second derivative recomputes the extras from them.
@@ -50,12 +51,12 @@ from fad.core.types import (
 )
 
 EXPENSIVE = frozenset(
-    """approx_top_k cholesky cond conv_general_dilated custom_linear_solve custom_root
-    cumlogsumexp cumprod cumsum cummax cummin dot_general eig eigh fft geqrf hessenberg
-    householder_product igamma igamma_grad_a io_callback linear_solve lu ormqr pure_callback qr
-    ragged_dot random_bits random_gamma_grad reduce_window scan schur select_and_scatter
-    select_and_scatter_add sort svd symmetric_product threefry2x32 top_k triangular_solve
-    tridiagonal tridiagonal_solve while""".split()
+    """approx_top_k cholesky cond conv_general_dilated cumlogsumexp cummax cummin cumprod cumsum
+    custom_linear_solve custom_root dot_general eig eigh fft geqrf hessenberg householder_product igamma
+    igamma_grad_a igammac io_callback linear_solve lu ormqr pad pure_callback qr ragged_dot random_bits
+    random_gamma_grad reduce_window regularized_incomplete_beta scan schur select_and_scatter
+    select_and_scatter_add sort svd symmetric_product threefry2x32 top_k triangular_solve tridiagonal
+    tridiagonal_solve while""".split()
 )
 
 Dependence = Callable[[tuple[bool, ...]], tuple[bool, ...]]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import random
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from fad.arrays import special_cases
+from fad.arrays.operations import Op
+from tests.helpers.helpers import MODULES
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -153,6 +159,34 @@ SPECIAL: dict[str, Arguments] = {
 }  # fmt: skip
 
 
+# Those in jax.random draw, and so do initializers: arrays/test_namespaces.py has them.
+DRAWING = ("jax.nn.initializers", "jax.random")
+
+
+def names() -> Iterator[str]:
+    """The derived operations, without those that need the names of devices, or make constants."""
+    for module in MODULES:
+        if module in DRAWING:
+            continue
+        skip = {
+            *special_cases.COLLECTIVES.get(module, ()),
+            *special_cases.FACTORIES.get(module, ()),
+            *special_cases.BODIES.get(module, ()),
+        }
+        derived = importlib.import_module(module.replace("jax", "fad", 1))
+        for name in dir(importlib.import_module(module)):
+            if name.startswith("_") or name in skip:
+                continue
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found = getattr(derived, name)
+            except AttributeError:
+                continue
+            if isinstance(getattr(found, "op", None), Op):
+                yield f"{module[4:]}.{name}"
+
+
 def found_in(root: Any, name: str) -> Any:
     """``found_in(jax, "numpy.linalg.inv")`` is `jax.numpy.linalg.inv`."""
     return functools.reduce(getattr, name.split("."), root)
@@ -161,10 +195,14 @@ def found_in(root: Any, name: str) -> Any:
 @functools.cache
 def arguments(name: str, seed: int) -> Arguments | None:
     """Arguments that the JAX function takes; if there are some, those for which it has a derivative."""
+    return accepted(name, random.Random(f"{name} {seed}").sample(SHAPED, 2))
+
+
+def accepted(name: str, first: Sequence[tuple[Any, ...]]) -> Arguments | None:
+    """The same, where these are tried first."""
     if name in SPECIAL:
         return SPECIAL[name]
-    accepted: Arguments | None = None
-    first = random.Random(f"{name} {seed}").sample(SHAPED, 2)
+    found: Arguments | None = None
     for args in (*first, *GENERAL):
         try:
             with warnings.catch_warnings():
@@ -176,9 +214,9 @@ def arguments(name: str, seed: int) -> Arguments | None:
         outs = [x for x in leaves if isinstance(x, jax.Array)]
         if any(_has_derivative(x) for x in outs):
             return args, {}
-        if outs and arrays and accepted is None:
-            accepted = args, {}
-    return accepted
+        if outs and arrays and found is None:
+            found = args, {}
+    return found
 
 
 def on_arrays(function: Any, args: Arguments) -> tuple[Any, list[Any]]:

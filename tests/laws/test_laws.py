@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import functools
-import importlib
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -17,46 +16,16 @@ import jax
 import jax.numpy as jnp
 import jax.scipy
 import pytest
-from helpers import MODULES
-from operation_arguments import Arguments, U, V, arguments, found_in, on_arrays
+from operation_arguments import Arguments, U, V, arguments, found_in, names, on_arrays
 
 import fad
 import fad.lax
 import fad.nn
 import fad.scipy
-from fad.arrays import special_cases
-from fad.arrays.operations import Op
 from fad.testing import Report, check_function, difference
 from tests.fuzzing.comparison import assert_same_program
 from tests.fuzzing.functions import FUNCTIONS, Cube, Swish
 from tests.fuzzing.stacks import IN_JAX, apply_stack
-
-# Those in jax.random draw, and so do initializers: arrays/test_namespaces.py has them.
-DRAWING = ("jax.nn.initializers", "jax.random")
-
-
-def names() -> Iterator[str]:
-    """The derived operations, without those that need the names of devices, or make constants."""
-    for module in MODULES:
-        if module in DRAWING:
-            continue
-        skip = {
-            *special_cases.COLLECTIVES.get(module, ()),
-            *special_cases.FACTORIES.get(module, ()),
-            *special_cases.BODIES.get(module, ()),
-        }
-        derived = importlib.import_module(module.replace("jax", "fad", 1))
-        for name in dir(importlib.import_module(module)):
-            if name.startswith("_") or name in skip:
-                continue
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = getattr(derived, name)
-            except AttributeError:
-                continue
-            if isinstance(getattr(found, "op", None), Op):
-                yield f"{module[4:]}.{name}"
 
 
 class Kind(enum.Enum):

@@ -1,0 +1,83 @@
+"""A derivative costs what JAX's costs: a sample of the names; `--full` runs them all."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import jax
+import pytest
+
+import fad.numpy as fnp
+from benchmarks import derivatives
+from benchmarks.derivatives import COUNTED, EXCEPTIONS, NAMES, Cost, NoDerivative, costs
+from fad.arrays.derive import SMOOTH
+
+MENDED = [
+    name
+    for name in NAMES
+    if name.partition(",")[0].rpartition(".")[2]
+    in SMOOTH.get(f"jax.{name.partition(',')[0].rpartition('.')[0]}", {})
+]
+
+
+@pytest.fixture(autouse=True)
+def _room() -> None:
+    """A whole sweep compiles more programs than one process may keep."""
+    jax.clear_caches()
+
+
+def check(name: str) -> None:
+    try:
+        found = costs(name)
+    except NoDerivative:
+        return
+    assert not [cost for cost in found if cost.above], found
+
+
+@pytest.mark.sweep("name", NAMES, sample=6)
+def test_a_derivative_costs_what_that_of_jax_costs(name: str) -> None:
+    check(name)
+
+
+@pytest.mark.sweep("name", MENDED, sample=6)
+def test_a_mended_derivative_costs_what_that_of_jax_costs(name: str) -> None:
+    check(name)
+
+
+def test_the_program_lists_what_it_does_not_cover(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = derivatives.uncovered()
+    assert "lax.psum" in missing and "lax.scan" not in missing
+    words = ["derivatives", "--only", "numpy.floor_divide", "numpy.nextafter", "--check"]
+    monkeypatch.setattr("sys.argv", words)
+    assert derivatives.main() == 0
+    printed = capsys.readouterr().out
+    assert "numpy.nextafter" in printed and "above the rule: none" in printed
+    assert all(f"not covered: {name}:" in printed for name in missing)
+
+
+def test_what_costs_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sines(x: Any) -> Any:
+        return functools.reduce(lambda x, k: fnp.sin(x + k), range(8), x)
+
+    form = derivatives.FORMS["numpy.power, by 3"]
+    costly = form._replace(ours=lambda x: form.ours(x) + 1e-3 * sines(x))
+    monkeypatch.setitem(derivatives.FORMS, "numpy.power, by 3", costly)
+    first = costs("numpy.power, by 3")[0]
+    assert first.counted > COUNTED and first.time is not None and first.above
+
+
+def test_the_rule_asks_for_counts_or_time() -> None:
+    cost = Cost("numpy.sin", "gradient", {"flops": 1.3, "calls": 1.0})
+    assert cost.above and not replace(cost, time=1.05).above and replace(cost, time=1.2).above
+    excepted = replace(cost, name=next(iter(EXCEPTIONS)))
+    assert not excepted.above and replace(excepted, ratios={"flops": 1.6}).above
+
+
+def test_the_page_has_the_exceptions() -> None:
+    text = derivatives.PAGE.read_text()
+    assert derivatives.written(text) == text, "run python -m benchmarks.derivatives --write"
+    assert set(EXCEPTIONS) <= set(NAMES)
