@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -19,7 +18,7 @@ import fad
 import fad.numpy as fnp
 from fad.core.jaxapi import array_type
 
-__all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "PLAIN", "TORCH", "Library", "cores", "gpu", "library_on"]
+__all__ = ["FAD", "JAX", "LIBRARIES", "NODES", "PLAIN", "TORCH", "Library", "gpu", "library_on"]
 
 
 @dataclass(frozen=True)
@@ -121,14 +120,11 @@ def gpu() -> Any:
 def library_on(device: str, name: str) -> Library:
     """The library whose arrays are on a device: "cpu", or "gpu" for the first one.
 
-    "cores": on the processor, with as many threads for PyTorch as there are cores, which XLA uses by itself.
     On a GPU all multiply in 32 bits, which PyTorch does by itself and JAX when it is told to.
     """
     library = LIBRARIES[name]
     if device == "cpu":
         return library
-    if device == "cores":
-        return replace(library, around=on_all_cores) if name == "torch" else library
     if name == "torch":
         return replace(
             library, asarray=lambda x: torch.from_numpy(x).to("cuda"), wait=wait_for_cuda
@@ -138,23 +134,6 @@ def library_on(device: str, name: str) -> Library:
         asarray=lambda x: jax.device_put(x, gpu()),
         around=lambda: jax.default_matmul_precision("highest"),
     )
-
-
-@contextmanager
-def on_all_cores() -> Iterator[None]:
-    """PyTorch with a thread for each core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(cores())
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return found or 1
 
 
 def wait_for_cuda(result: Any) -> Any:

@@ -240,7 +240,7 @@ def steps(net: Net) -> Iterator[Scenario]:
         (WHATS[1], step_of_training, ("fad", "torch", "jax"), {"jax": net.bound}),
         (WHATS[2], compiled, ("fad", "jax"), {"jax": 1.03}),
     ):
-        yield Scenario(name, what, lambda lib, make=make: make(lib, net), libraries, bounds, device="cores")
+        yield Scenario(name, what, lambda lib, make=make: make(lib, net), libraries, bounds)
 
 
 NETS = list(nets())

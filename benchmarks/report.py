@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from rich.table import Table
 
-from benchmarks.libraries import LIBRARIES, cores, gpu
+from benchmarks.libraries import LIBRARIES, gpu
 from benchmarks.timing import Measurement
 
 __all__ = ["as_json", "as_markdown", "environment", "table"]
@@ -30,10 +31,11 @@ def processor() -> str:
 
 def environment() -> dict[str, Any]:
     """What the times depend on: machine and versions."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = {k: v for library in LIBRARIES.values() for k, v in library.versions.items()}
     return {
         "processor": processor(),
-        "cores": cores(),
+        "cores": cores,
         "GPU": gpu().device_kind if gpu() is not None else "none",
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

@@ -41,7 +41,7 @@ class Scenario:
     fad's own. Where ``unit`` is not "µs", the call returns what is to be compared itself. ``turns`` is
     how often it is called then; of numbers the least counts; ``summarize`` gets, for each library, what all
     of its turns returned, and makes one number of it. What is ``long`` runs when asked for, or checked.
-    ``device`` is that of `benchmarks.libraries.library_on`; what is for a GPU is not measured where there is none.
+    What is for a GPU (``device="gpu"``) is not measured where there is none.
     """
 
     work: str
