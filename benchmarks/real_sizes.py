@@ -1,7 +1,8 @@
-"""Steps of training at the sizes that networks have: an MLP, a CNN, a transformer block, a batch norm, an LSTM."""
+"""Steps of training at the sizes of networks: an MLP, a CNN, a transformer block, batch norms, an LSTM."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -145,7 +146,7 @@ def targets(count: int) -> np.ndarray:
 
 
 def layers(*widths: int) -> list[np.ndarray]:
-    return [normal(m, n, fan_in=m) for m, n in zip(widths, widths[1:])]
+    return [normal(m, n, fan_in=m) for m, n in itertools.pairwise(widths)]
 
 
 def nets() -> Iterator[Net]:
@@ -198,7 +199,7 @@ def eager(library: Library, net: Net) -> Callable[[], Any]:
         loss.backward()
         with no_grad():
             for w in parameters:
-                w -= RATE * w.grad
+                w.sub_(w.grad, alpha=RATE)
                 w.grad = None
         return [x.array if ours else x.detach() for x in (loss, *parameters)]
 
@@ -214,7 +215,9 @@ def compiled(library: Library, net: Net) -> Callable[[], Any]:
 
     @jit(library)
     def step(parameters: Any, *data: Any) -> Any:
-        loss, gradients = value_and_grad(lambda *ws: net.loss(library, ws, *data), count)(*parameters)
+        loss, gradients = value_and_grad(lambda *ws: net.loss(library, ws, *data), count)(
+            *parameters
+        )
         return loss, tuple(w - RATE * g for w, g in zip(parameters, gradients))
 
     def call() -> Any:
@@ -229,7 +232,7 @@ def step_of_training(library: Library, net: Net) -> Callable[[], Any]:
     return compiled(library, net) if library.name == "jax" else eager(library, net)
 
 
-WHATS = ("forward", "a step, .backward() and updates in place; jit in JAX", "jit of a step")
+WHATS = ("forward", "a step, eager; jit in JAX", "jit of a step")
 
 
 def steps(net: Net) -> Iterator[Scenario]:
@@ -240,7 +243,11 @@ def steps(net: Net) -> Iterator[Scenario]:
         (WHATS[1], step_of_training, ("fad", "torch", "jax"), {"jax": net.bound}),
         (WHATS[2], compiled, ("fad", "jax"), {"jax": 1.03}),
     ):
-        yield Scenario(name, what, lambda lib, make=make: make(lib, net), libraries, bounds)
+
+        def build(library: Library, make: Any = make) -> Callable[[], Any]:
+            return make(library, net)
+
+        yield Scenario(name, what, build, libraries, bounds)
 
 
 NETS = list(nets())
