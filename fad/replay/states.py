@@ -141,8 +141,8 @@ class State:
     output, ``size`` counts all outputs so far, ``taken`` the inputs, ``elements`` those of both, ``work`` the
     operations, those of programs among them included. ``has_writes``, ``has_untracked``: some of them are
     writes, or untracked. ``content`` is a hash of the operation and of the relative places of its arguments.
-    ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the states that came after it,
-    by their keys. ``passes`` has what `Stretch.passed` finds.
+    ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the states that
+    came after it, by their keys. ``passes`` has what `Stretch.passed` finds.
     """
 
     op: Any
