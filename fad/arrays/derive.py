@@ -15,7 +15,6 @@ from fad.arrays import (
     smooth_deviations,
     smooth_gamma,
     smooth_norms,
-    smooth_orders,
     special_cases,
 )
 from fad.arrays.aliasing import ALIASING
@@ -50,9 +49,9 @@ _OWN: dict[str, dict[str, Function]] = {
 
 # Their derivatives are right where JAX's formulas break down. See NOTE [smooth] in `fad.arrays.smooth`.
 SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
-    "jax.lax": {**IN_LAX, **smooth_gamma.IN_LAX, **smooth_orders.IN_LAX},
+    "jax.lax": {**IN_LAX, **smooth_gamma.IN_LAX},
     "jax.nn": IN_NN,
-    "jax.numpy": {**IN_NUMPY, **smooth_deviations.IN_NUMPY, **smooth_orders.IN_NUMPY},
+    "jax.numpy": {**IN_NUMPY, **smooth_deviations.IN_NUMPY},
     "jax.numpy.linalg": {**IN_LINALG, **smooth_norms.IN_LINALG},
     "jax.scipy.cluster.vq": smooth_norms.IN_VQ,
     "jax.scipy.linalg": IN_LINALG,

@@ -17,13 +17,13 @@ from jax import lax
 
 from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, for_complex, for_real, is_real, with_rule, with_slopes
-from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel, ratio_of_sine
+from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel_i0, ratio_of_sine
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import run_jaxpr
 from fad.core.jaxprs import with_programs
 from fad.core.partition import partition
-from fad.core.types import Array, Axes, JaxBody, JaxEquation, Outputs, PyTree
+from fad.core.types import Array, ArrayFunction, Axes, JaxBody, JaxEquation, Outputs, PyTree
 
 # Powers
 
@@ -147,12 +147,17 @@ def _hypot(hypot: Function) -> Function:
     return smooth
 
 
-def _over_squares(x: Array, y: Array) -> Array:
-    """``x / (x**2 + y**2)``, of any size: the scale is a constant, which cancels."""
-    scale = lax.stop_gradient(jnp.maximum(jnp.abs(x), jnp.abs(y)))
-    inverse = 1 / jnp.where((scale == 0) | jnp.isinf(scale), 1, scale)
-    x, y = x * inverse, y * inverse
-    return x / (x * x + y * y) * inverse
+def _inverse_sum(x: Array, y: Array) -> Array:
+    """``x / (x**2 + y**2)``, of any size: the squares, which overflow, are not taken."""
+    return 1 / (x + y * (y / x))
+
+
+def _by_x(u: Array, x: Array, y: Array) -> Array:
+    v = _over_squares(y, x)
+    return (v - u) * (v + u)
+
+
+_over_squares = with_slopes(_inverse_sum, _by_x, lambda u, x, y: -2 * u * _over_squares(y, x))
 
 
 def _arctan2(arctan2: Function) -> Function:
@@ -206,20 +211,32 @@ def _with_sign(slope: Array, other: Array, on_cut: Array) -> Array:
     return jnp.where(on_cut & (jnp.real(slope * other) < 0), -slope, slope)
 
 
+def _inverse_root(square: ArrayFunction, size: ArrayFunction) -> ArrayFunction:
+    """``1 / sqrt(square)`` of ``x**2`` and a constant: ``1 / size`` where the square may overflow."""
+
+    def value(x: Array) -> Array:
+        large = size(x) > math.sqrt(float(jnp.finfo(x.dtype).max)) / 4
+        return jnp.where(large, 1 / size(x), lax.rsqrt(square(x)))
+
+    return with_slopes(value, lambda out, x: -(x * out) * (out * out))
+
+
+_of_sinh = _inverse_root(lambda x: x * x + 1, jnp.abs)
+_of_cosh = _inverse_root(lambda x: (x - 1) * (x + 1), lambda x: x)
+
+
 def _inverse_sinh_slope(out: Array, x: Array) -> Array:
-    if not is_real(x):
-        slope = lax.rsqrt(1 + 1j * x) * lax.rsqrt(1 - 1j * x)
-        return _with_sign(slope, jnp.cosh(out), jnp.real(x) == 0)
-    large = jnp.abs(x) > 1
-    small = 1 / jnp.where(large, jnp.abs(x), 1)
-    inner = jnp.where(large, 0, x)
-    return jnp.where(large, small * lax.rsqrt(1 + small * small), lax.rsqrt(1 + inner * inner))
+    if is_real(x):
+        return _of_sinh(x)
+    slope = lax.rsqrt(1 + 1j * x) * lax.rsqrt(1 - 1j * x)
+    return _with_sign(slope, jnp.cosh(out), jnp.real(x) == 0)
 
 
 def _inverse_cosh_slope(out: Array, x: Array) -> Array:
     """Two roots, not one of ``x * x - 1``, which has the wrong sign in half of the complex plane."""
-    slope = lax.rsqrt(x - 1) * lax.rsqrt(x + 1)
-    return slope if is_real(x) else _with_sign(slope, jnp.sinh(out), jnp.imag(x) == 0)
+    if is_real(x):
+        return _of_cosh(x)
+    return _with_sign(lax.rsqrt(x - 1) * lax.rsqrt(x + 1), jnp.sinh(out), jnp.imag(x) == 0)
 
 
 def _inverse_sine_slope(out: Array, x: Array) -> Array:
@@ -247,18 +264,6 @@ def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
         return lax.logistic((x - y) * scale)
 
     return for_real(logaddexp, slope, lambda out, x, y: slope(out, y, x))
-
-
-def _cumlogsumexp(cumlogsumexp: Function) -> Function:
-    logaddexp = _logaddexp(jnp.logaddexp)
-
-    def smooth(operand: Array, axis: int = 0, reverse: bool = False) -> Outputs:
-        def by_pairs(a: Array) -> Array:
-            return lax.associative_scan(logaddexp, a, reverse=reverse, axis=axis)
-
-        return computed_as(lambda a: cumlogsumexp(a, axis, reverse), by_pairs)(operand)
-
-    return smooth
 
 
 def _logsumexp(logsumexp: Function) -> Function:
@@ -327,7 +332,7 @@ def _kaiser(kaiser: Function) -> Function:
         place = np.sqrt(1 - (2 * np.arange(M) / (M - 1) - 1) ** 2)
 
         def by_bessel(beta: Array) -> Array:
-            return bessel(0)(beta * place.astype(beta.dtype)) / bessel(0)(beta)
+            return bessel_i0(beta * place.astype(beta.dtype)) / bessel_i0(beta)
 
         return computed_as(lambda beta: kaiser(M, beta), by_bessel)(beta)
 
@@ -362,7 +367,6 @@ IN_LAX: dict[str, Function] = {
     **_INVERSE,
     "bessel_i0e": I0E,
     "bessel_i1e": I1E,
-    "cumlogsumexp": _cumlogsumexp,
     "pow": smooth_power,
 }
 IN_NN: dict[str, Function] = {

@@ -5,8 +5,13 @@ See NOTE [smooth] in `fad.arrays.smooth`, and `fad.arrays.smooth_functions`.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
+import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_batching import custom_vmap
 
 from fad.arrays.lists import Function
 from fad.arrays.smooth import computed_as, with_rule
@@ -32,7 +37,9 @@ def _by_blocks(det: Function, a: Array, u: Array, s: Array, vh: Array) -> Array:
     singular values are in the complement. If more than ``_BLOCK`` are zero, so are all derivatives up
     to the order ``_BLOCK``.
     """
-    turned = jnp.conj(u.mT) @ a @ jnp.conj(vh.mT)
+    # Its value is diagonal, to the last digit.
+    values = s[..., None] * jnp.eye(a.shape[-1], dtype=a.dtype)
+    turned = values + jnp.conj(u.mT) @ (a - lax.stop_gradient(a)) @ jnp.conj(vh.mT)
     k = a.shape[-1] - _BLOCK
     zero = s[..., k - 1] == 0
     regular = jnp.where(zero[..., None, None], jnp.eye(k, dtype=a.dtype), turned[..., :k, :k])
@@ -41,37 +48,72 @@ def _by_blocks(det: Function, a: Array, u: Array, s: Array, vh: Array) -> Array:
     return jnp.where(zero, 0, det(u) * det(vh) * det(regular) * _triple_product(complement))
 
 
+@custom_vmap
+def _any(singular: Array) -> Array:
+    """Whether one is, of a batch too: so that a `cond` stays one under `vmap`."""
+    return jnp.any(singular)
+
+
+@_any.def_vmap
+def _any_of_batch(size: int, batched: Sequence[bool], singular: Array) -> tuple[Array, bool]:
+    return _any(singular), False
+
+
+def _from_factors(a: Array, lu: Array, permutation: Array) -> Array:
+    """The transposed inverse of ``a``, by its factorization."""
+    solve = functools.partial(lax.linalg.triangular_solve, lu, transpose_a=True)
+    places = jnp.arange(a.shape[-1])[:, None]
+    permuted = (permutation[..., None, :] == places).astype(a.dtype)
+    return solve(solve(permuted, lower=True, unit_diagonal=True))
+
+
+_cofactors_by = with_rule(_from_factors, lambda out, _, tangents: -out @ tangents[0].mT @ out)
+
+
 def _det(det: Function) -> Function:
-    """JAX's derivative is zero where a pivot is zero that is not the last one."""
+    """JAX's derivative is zero where a pivot is zero that is not the last one.
 
-    def vectors(a: Array) -> Outputs:
-        return tuple(jnp.linalg.svd(a, full_matrices=False))
+    The slope is the matrix of cofactors: the determinant times the transposed inverse, by the factorization
+    that the value is computed of. `lax.cond` takes another formula if a matrix is singular.
+    """
 
-    def other(a: Array) -> Array:
-        constant = lax.stop_gradient(a)
+    def regular(out: Array, a: Array, lu: Array, permutation: Array) -> Array:
+        return out[..., None, None] * _cofactors_by(a, lu, permutation)
+
+    def singular(which: Array, out: Array, a: Array, lu: Array, permutation: Array) -> Array:
+        mask = which[..., None, None]
         eye = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
-        pivots = jnp.abs(jnp.diagonal(lax.linalg.lu(constant)[0], axis1=-2, axis2=-1))
-        small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
-        singular = jnp.min(pivots, -1) <= small * jnp.max(pivots, -1)
-        mask = singular[..., None, None]
-        # No more than these are in the cond: under vmap, one with tangents has no transpose.
-        constants = lax.cond(
-            jnp.any(singular),
-            vectors,
-            lambda a: (eye, jnp.ones_like(pivots), eye),
-            jnp.where(mask, constant, eye),
-        )
-        by_blocks = _by_blocks(det, jnp.where(mask, a, eye), *constants)
-        return jnp.where(singular, by_blocks, det(jnp.where(mask, eye, a)))
+        rest = regular(out, *[jnp.where(mask, eye, v) for v in (a, lu)], permutation)
+        a = jnp.where(mask, a, eye)
+        u, s, vh = jnp.linalg.svd(lax.stop_gradient(a), full_matrices=False)
+        found, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
+        return jnp.where(mask, pullback(jnp.ones_like(found))[0], rest)
 
-    def smooth(a: Array, *options: Array) -> Outputs:
+    def cofactors(a: Array) -> Array:
+        lu, _, permutation = lax.linalg.lu(lax.stop_gradient(a))
+        pivots = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
+        small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
+        which = jnp.min(pivots, -1) <= small * jnp.max(pivots, -1)
+        return lax.cond(
+            _any(which),
+            functools.partial(singular, which),
+            regular,
+            smooth(a), a, lu, permutation,
+        )  # fmt: skip
+
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
+        return jnp.sum(cofactors(primals[0]) * tangents[0], (-2, -1))
+
+    smooth = with_rule(det, rule)
+    of_three = computed_as(det, _triple_product)
+
+    def called(a: Array, *options: Array) -> Outputs:
         a = jnp.asarray(a)
         if not (a.ndim >= 2 and a.shape[-1] == a.shape[-2] >= _BLOCK and is_inexact(a.dtype)):
             return det(a, *options)
-        formula = _triple_product if a.shape[-1] == _BLOCK else other
-        return computed_as(lambda a: det(a, *options), formula)(a)
+        return (of_three if a.shape[-1] == _BLOCK else smooth)(a)
 
-    return smooth
+    return called
 
 
 IN_LINALG: dict[str, Function] = {"det": _det}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import math
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from fad.arrays.lists import Function
-from fad.arrays.smooth import computed_as, quotient, with_slopes
+from fad.arrays.smooth import quotient, with_slopes
 from fad.core.types import Array
 
 
@@ -40,35 +41,60 @@ ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0)
 @functools.cache
 def _scaled_bessel(n: int) -> Function:
     """``exp(-|x|) I_n(x) / x**n``, which is even: by its series, and by recurrence where that is stable."""
-    radius, terms = 8.0, 36
+    radius = min(4.0 * max(n - 1, 0), 12.0)
+    first = 1 / (2.0**n * math.factorial(n))
+    coefficients = [first]
+    while coefficients[-1] * (radius / 2) ** (2 * len(coefficients)) > 1e-17 * first:
+        k = len(coefficients)
+        coefficients.append(coefficients[-1] / (k * (n + k)))
 
     def value(x: Array) -> Array:
-        dtype = x.dtype
-        a = jnp.abs(x.astype(jnp.promote_types(dtype, jnp.float32)))
-        near = a < radius
-        z = jnp.where(near, a, 0) ** 2 / 4
-        series = jnp.zeros_like(a)
-        for k in reversed(range(terms)):
-            series = series * z + 1 / (2.0**n * math.factorial(k) * math.factorial(n + k))
-        far = jnp.where(near, radius, a)
-        before, last = lax.bessel_i0e(far), lax.bessel_i1e(far) / far
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        near = jnp.abs(wide) <= radius
+        divisor = jnp.where(near, 1, wide)
+        before, last = lax.bessel_i0e(wide), lax.bessel_i1e(wide) / divisor
         for k in range(1, n):
-            before, last = last, (before - 2 * k * last) / far / far
-        by_recurrence = before if n == 0 else last
-        return jnp.where(near, jnp.exp(-a) * series, by_recurrence).astype(dtype)
+            before, last = last, (before - 2 * k * last) / divisor / divisor
+        if n == 1:  # the recurrence begins with it, and is stable up to 0
+            return jnp.where(near, first, last).astype(x.dtype)
+        inner = jnp.where(near, jnp.abs(wide), 0)
+        series = jnp.zeros_like(wide)
+        for c in reversed(coefficients):
+            series = series * (inner * inner / 4) + c
+        return jnp.where(near, jnp.exp(-inner) * series, last).astype(x.dtype)
 
     return with_slopes(value, lambda out, x: x * _scaled_bessel(n + 1)(x) - jnp.sign(x) * out)
 
 
 @functools.cache
-def bessel(n: int) -> Function:
+def _bessel(n: int) -> Function:
     """``I_n(x) / x**n``; its derivative is that of the next order times ``x``."""
     return with_slopes(
-        lambda x: jnp.exp(jnp.abs(x)) * _scaled_bessel(n)(x), lambda _, x: x * bessel(n + 1)(x)
+        lambda x: jnp.exp(jnp.abs(x)) * _scaled_bessel(n)(x), lambda _, x: x * _bessel(n + 1)(x)
     )
 
 
-I0 = functools.partial(computed_as, other=bessel(0))
-I1 = functools.partial(computed_as, other=lambda x: x * bessel(1)(x))
-I0E = functools.partial(computed_as, other=_scaled_bessel(0))
-I1E = functools.partial(computed_as, other=lambda x: x * _scaled_bessel(1)(x))
+def I0(i0: Function) -> Function:
+    return with_slopes(i0, lambda _, x: bessel_i1(x))
+
+
+def I1(i1: Function) -> Function:
+    return with_slopes(i1, lambda _, x: bessel_i0(x) - _bessel(1)(x))
+
+
+def I0E(i0e: Function) -> Function:
+    return with_slopes(i0e, lambda out, x: bessel_i1e(x) - jnp.sign(x) * out)
+
+
+def I1E(i1e: Function) -> Function:
+    def slope(out: Array, x: Array) -> Array:
+        return _i0e_apart(x) - jnp.sign(x) * out - _scaled_bessel(1)(x)
+
+    return with_slopes(i1e, slope)
+
+
+# Of another argument at 0, so that XLA does not keep what this one shares with `i1e` in an array.
+_i0e_apart = I0E(lambda x: lax.bessel_i0e(jnp.where(x == 0, jnp.finfo(x.dtype).tiny, x)))
+
+bessel_i0, bessel_i1 = I0(jax.scipy.special.i0), I1(jax.scipy.special.i1)
+bessel_i0e, bessel_i1e = I0E(lax.bessel_i0e), I1E(lax.bessel_i1e)

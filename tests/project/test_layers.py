@@ -35,7 +35,7 @@ ROOMS = {
         unrecorded_writes inplace shapes_in_place copying""",
     "arrays": """arguments lists special_cases call_notes keywords dims numpy_keywords
         numpy_functions plans results operations smooth smooth_ratios smooth_functions smooth_gamma
-        smooth_special smooth_matrices smooth_orders smooth_norms smooth_deviations torch_functions
+        smooth_special smooth_matrices smooth_norms smooth_deviations torch_functions
         torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
         aliasing derive namespaces""",
     "numpy": "*",

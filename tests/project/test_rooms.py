@@ -15,7 +15,6 @@ ELSEWHERE = {
     "arrays/smooth": "arrays/test_smooth_functions.py",
     "arrays/smooth_gamma": "arrays/test_smooth_functions.py",
     "arrays/smooth_matrices": "arrays/test_smooth_functions.py",
-    "arrays/smooth_orders": "arrays/test_smooth_functions.py",
     "arrays/smooth_ratios": "arrays/test_smooth_functions.py",
     "arrays/smooth_special": "arrays/test_smooth_functions.py",
     "arrays/torch_functions": "methods/test_names_vs_torch.py",
