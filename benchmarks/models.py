@@ -33,16 +33,19 @@ def gelu(xp: Any, x: Any) -> Any:
 def transformer_block(
     xp: Any, x: Any, norms: Any, qkv: Any, out: Any, up: Any, down: Any, mask: Any
 ) -> Any:
-    """Attention with a causal mask and a feed-forward part, each after a layer norm; mean square."""
-    tokens, width = x.shape
+    """Attention with a causal mask and a feed-forward part, each after a layer norm; mean square.
+
+    ``x``: tokens, or a batch of them, along the last two dimensions.
+    """
+    *batch, width = x.shape
     y = layer_norm(xp, x, norms[0], norms[1])
     q, k, v = (
-        xp.swapaxes(xp.reshape(xp.matmul(y, qkv[i]), (tokens, HEADS, width // HEADS)), 0, 1)
+        xp.swapaxes(xp.reshape(xp.matmul(y, qkv[i]), (*batch, HEADS, width // HEADS)), -3, -2)
         for i in range(3)
     )
-    scores = xp.matmul(q, xp.swapaxes(k, 1, 2)) / (width // HEADS) ** 0.5 + mask
-    mixed = xp.swapaxes(xp.matmul(softmax(xp, scores), v), 0, 1)
-    x = x + xp.matmul(xp.reshape(mixed, (tokens, width)), out)
+    scores = xp.matmul(q, xp.swapaxes(k, -2, -1)) / (width // HEADS) ** 0.5 + mask
+    mixed = xp.swapaxes(xp.matmul(softmax(xp, scores), v), -3, -2)
+    x = x + xp.matmul(xp.reshape(mixed, (*batch, width)), out)
     y = layer_norm(xp, x, norms[2], norms[3])
     x = x + xp.matmul(gelu(xp, xp.matmul(y, up)), down)
     return xp.mean(x * x)

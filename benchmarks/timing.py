@@ -107,8 +107,9 @@ def measure(
         calls[name] = lambda call=call, wait=wait: wait(call())
         with library.around():
             start = time.perf_counter()
-            results[name] = calls[name]()
+            result = calls[name]()
             first[name] = time.perf_counter() - start
+            results[name] = [x.copy() for x in flat(result)]  # later calls may write to them
             warm = 1
             while warm < WARM and time.perf_counter() - start < WARMING:
                 calls[name]()

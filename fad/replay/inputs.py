@@ -25,7 +25,7 @@ from fad.views.aliases import out_of_date
 
 T = TypeVar("T")
 
-LARGE = 1 << 14  # elements: an array of so many is no part of a trace
+LARGE = 1 << 20  # elements: an array of more is no part of a trace
 _KNOWN = 4096  # entries of each table here
 
 

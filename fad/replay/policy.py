@@ -39,6 +39,7 @@ RUNS = 128  # of a long program that would take about as long as compiling it
 WHOLE = 10  # operations of a new program for each one among them that is new
 TIMES = 2  # programs that are compiled at once before an operation in them counts as known
 LONGEST = 512  # operations in a stretch
+MOST = 1 << 26  # elements of the inputs and outputs of a stretch
 # From so many operations on, a segment ends after one whose hash is the least of so many last ones.
 LONG, WINDOW = 384, 64
 
@@ -80,20 +81,22 @@ def fresh_in(path: Sequence[State]) -> int:
     return sum([getattr(op, "fresh", 1) for op in new.values()])  # of a program: those in it
 
 
-def ends_segment(path: Sequence[State], content: int) -> bool:
+def ends_segment(path: Sequence[State], content: int, elements: int) -> bool:
     """Whether a segment ends after the operations of ``path`` and one more, of which ``content`` is a hash.
+
+    ``elements``: of all inputs and outputs.
 
     NOTE [segments]
 
     A trace is cut into segments, each a program, where a value is read, and where it has more than
-    ``LONGEST`` operations, so that no program grows without bound. Where a long trace is cut depends on
-    what the last operations are, and not on how many there were: a segment ends where the hash of an
-    operation is the least in a window. So the iterations of a loop give the same segment again, wherever the
-    loop begins, and it is compiled once.
+    ``LONGEST`` operations, so that no program grows without bound, or ``MOST`` elements, since its inputs are
+    kept until it runs. Where a trace of many operations is cut depends on what the last operations are, and
+    not on how many there were: a segment ends where the hash of an operation is the least in a window. So the
+    iterations of a loop give the same segment again, wherever the loop begins, and it is compiled once.
     """
     depth = len(path) + 1
     is_least = depth >= LONG and content <= min([s.content for s in path[-WINDOW:]])
-    return is_least or depth >= LONGEST
+    return is_least or depth >= LONGEST or elements > MOST
 
 
 @dataclasses.dataclass(slots=True, eq=False)

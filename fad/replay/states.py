@@ -138,11 +138,11 @@ class State:
 
     ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. The first ``own`` of
     them are written to. What is known of its outputs is an `Outcome`. ``first`` is the number of its first
-    output, ``size`` counts all outputs so far, ``taken`` the inputs, ``work`` the operations, those of
-    programs among them included. ``has_writes``, ``has_untracked``: some of them are writes, or
-    untracked. ``content`` is a hash of the operation and of the relative places of its arguments. ``cuts``: a
-    segment ends here. ``use`` says whether the operation is new. ``next`` has the states that came after it,
-    by their keys. ``passes`` has what `Stretch.passed` finds.
+    output, ``size`` counts all outputs so far, ``taken`` the inputs, ``elements`` those of both, ``work`` the
+    operations, those of programs among them included. ``has_writes``, ``has_untracked``: some of them are
+    writes, or untracked. ``content`` is a hash of the operation and of the relative places of its arguments.
+    ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the states that
+    came after it, by their keys. ``passes`` has what `Stretch.passed` finds.
     """
 
     op: Any
@@ -157,6 +157,7 @@ class State:
     size: int
     taken: int
     work: int = 0
+    elements: int = 0
     has_writes: bool = False
     has_untracked: bool = False
     content: int = 0
@@ -302,6 +303,8 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
         return "its outputs are not known from abstract evaluation"
     near = [before.size - r if r >= 0 else -1 for r in refs]
     untracked = FOREIGN in outcome.layouts
+    arrays = [*outcome.avals, *[x.aval for x in trace.inputs[before.taken : taken]]]
+    elements = before.elements + sum([a.size for a in arrays])
     content = zlib.crc32(repr((op.name, *near)).encode())
     at = State(
         op,
@@ -312,11 +315,12 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
         size=before.size + len(outcome.avals),
         taken=taken,
         work=before.work + (op.work if type(op) is Program else 1),
+        elements=elements,
         has_writes=before.has_writes or own > 0,
         untracked=untracked,
         has_untracked=before.has_untracked or untracked,
         content=content,
-        cuts=ends_segment(path, content),
+        cuts=ends_segment(path, content, elements),
         use=use_of(op, args, (trace.around, trace.key)),
     )
     return tree.remember(before.next, key, lambda: at)

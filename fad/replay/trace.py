@@ -24,7 +24,8 @@ deferred. A buffer is flushed
   is recorded one by one then.
 
 An operation is appended only if its outputs are known from abstract evaluation (`outcome_of` in
-`fad.replay.states`): its errors are raised where it is called. It is a pure Primitive, of small arrays.
+`fad.replay.states`): its errors are raised where it is called. It is a pure Primitive, of arrays of up to
+`LARGE` elements.
 Inputs are used as they were at capture, in the grad mode of that time.
 
 Guards: Python runs on each call; operations are compared by identity, inputs by aval, level and layout. What

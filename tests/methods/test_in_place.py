@@ -9,6 +9,7 @@ import pytest
 from helpers import assert_close
 
 import fad
+from fad.core.primitive import Primitive
 from fad.methods import names, shapes_in_place
 
 A = jnp.array([0.3, 0.6, 0.9])
@@ -171,3 +172,37 @@ def test_alpha_is_differentiated():
         fad.grad(f, (0, 1, 2))(V, A, 2.0),
         fad.grad(lambda x, y, a: ((x + (a - 3) * y) ** 2).sum(), (0, 1, 2))(V, A, 2.0),
     )
+
+
+UPDATES = {
+    "add_": lambda w, g, s: w.add_(g, alpha=s),
+    "sub_": lambda w, g, s: w.sub_(g, alpha=s),
+    "addcmul_": lambda w, g, s: w.addcmul_(g, g, value=s),
+    "addcdiv_": lambda w, g, s: w.addcdiv_(g, g, value=s),
+    "lerp_": lambda w, g, s: w.lerp_(g, s),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_an_update_with_a_factor_is_one_compiled_call(name, monkeypatch):
+    """Another factor compiles nothing; what had the value of before keeps it."""
+    ran: list[Primitive] = []
+    execute = Primitive.execute
+    monkeypatch.setattr(Primitive, "execute", lambda p, v: (ran.append(p), execute(p, v))[1])
+    w, g = fad.tensor([1.0, 2.0, 4.0], requires_grad=True), fad.tensor([2.0, 3.0, 5.0])
+    with fad.autograd.compiled(False):  # no other thread runs anything
+        kept, view, before = w.array, w[1:], w * 1.0
+    with fad.no_grad(), fad.autograd.compiled(False):
+        ran.clear()
+        for factor in (0.5, 0.25, 0.125):
+            UPDATES[name](w, g, factor)
+    assert len(ran) == 3 and len({*ran}) == 1
+    assert ran[0].compiled._cache_size() == 1
+    expected = fad.tensor([1.0, 2.0, 4.0])
+    for factor in (0.5, 0.25, 0.125):
+        expected = UPDATES[name](expected, g, factor)
+    assert_close(w, expected)
+    assert_close(view, expected[1:])
+    assert kept.tolist() == before.tolist() == [1.0, 2.0, 4.0]
+    before.sum().backward()
+    assert w.grad.tolist() == [1.0, 1.0, 1.0]

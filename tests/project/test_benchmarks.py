@@ -24,6 +24,7 @@ from benchmarks import (
     libraries,
     processes,
     programs,
+    real_sizes,
     report,
     share,
     suite,
@@ -103,6 +104,22 @@ def test_what_is_shared_has_machine_tables_and_a_picture(
     for colour in share.PEERS.values():
         drawn = np.abs(picture[..., :3] - to_rgb(colour)).max(axis=-1) < 0.02
         assert drawn.any(), f"no point of the colour {colour}"
+
+
+@pytest.mark.parametrize("net", real_sizes.NETS, ids=lambda net: net.name)
+def test_replayed_steps_of_real_sizes_give_the_same_bits(net: real_sizes.Net) -> None:
+    def losses_and_parameters() -> list[np.ndarray]:
+        step = real_sizes.eager(libraries.FAD, net)
+        return [x.copy() for _ in range(3) for x in timing.flat(step())]
+
+    with fad.autograd.compiled(False):
+        expected = losses_and_parameters()
+    before = fad.autograd.compiled.cache_info()["hits"]
+    with fad.autograd.compiled(wait=True):
+        found = losses_and_parameters()
+    assert fad.autograd.compiled.cache_info()["hits"] > before
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def test_names_are_unique() -> None:

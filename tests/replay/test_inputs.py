@@ -13,6 +13,7 @@ from replays import MODES, TIMES, Table, in_thread, info, law, modes_of, one_mod
 
 import fad
 import fad.numpy as fnp
+from fad.replay import inputs
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
 pytestmark = pytest.mark.usefixtures("fresh_traces")
@@ -103,7 +104,7 @@ def numbers_that_are_too_large():
 @CALLS.row()
 def arguments_of_what_is_run_at_once_are_no_inputs():
     """``small`` is an input of what takes it later."""
-    large = jnp.ones((20_000, 1))
+    large = jnp.ones((inputs.LARGE + 1, 1))
 
     def f(x, small, other):
         fnp.multiply(small, large)

@@ -15,6 +15,7 @@ import fad
 import fad.numpy as fnp
 from fad.core.level import flush, state
 from fad.errors import GradientError
+from fad.replay.inputs import LARGE
 
 X = jnp.array([0.5, -1.0, 1.5])
 pytestmark = pytest.mark.usefixtures("cleared_caches")
@@ -97,18 +98,18 @@ def test_what_is_being_compiled_keeps_no_arrays(size):
             assert_freed(kept)
 
 
-def test_operations_that_are_given_up_keep_few_arrays():
-    n = 1 << 14
+@pytest.mark.parametrize(("n", "count", "most"), [(1 << 14, 2000, 600), (LARGE, 100, 40)])
+def test_operations_that_are_given_up_keep_few_arrays(n, count, most):
     w, ones = leaf(jnp.ones(n)), jnp.ones(n)
     for _ in range(TIMES):
         fad.autograd.grad((w * ones).sum(), w)
     seen = []
-    for k in range(2000):
+    for k in range(count):
         x = jnp.full(n, float(k))
         seen.append(weakref.ref(x))
         w * x
     del x
-    assert sum(r() is not None for r in seen) <= 600
+    assert sum(r() is not None for r in seen) <= most
     flush()
     compiled_all()
     assert_freed(seen)

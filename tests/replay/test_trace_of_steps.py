@@ -364,7 +364,7 @@ def test_steps_are_as_without_replay(name):
     law(run, replayed, calls=2, modes=modes_of(name))
 
 
-@pytest.mark.parametrize("size", [1, 1 << 14, (1 << 14) + 1, 40_000])
+@pytest.mark.parametrize("size", [1, 40_000, LARGE, LARGE + 1])
 def test_arrays_of_all_sizes(size):
     @(table := Table()).steps(np.linspace(0.0, 1.0, size, dtype=np.float32), X, count=6)
     def step(w, small, i):
