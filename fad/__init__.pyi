@@ -33,6 +33,7 @@ from fad import numpy as numpy
 from fad import random as random
 from fad import scipy as scipy
 from fad import viz as viz
+from fad.viz.causes import why as why
 from fad.arrays.annotations import DTypeLike, JaxValue, NumpyArray, TensorValue, Value
 from fad.bridge.protocols import from_dlpack as from_dlpack
 from fad.core import dtypes as _dtypes
