@@ -33,7 +33,6 @@ from fad import numpy as numpy
 from fad import random as random
 from fad import scipy as scipy
 from fad import viz as viz
-from fad.viz.causes import why as why
 from fad.arrays.annotations import DTypeLike, JaxValue, NumpyArray, TensorValue, Value
 from fad.bridge.protocols import from_dlpack as from_dlpack
 from fad.core import dtypes as _dtypes
@@ -75,6 +74,7 @@ from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
 from fad.transforms.dual_numbers import dual_level as dual_level
 from fad.transforms.dual_numbers import make_dual as make_dual
 from fad.transforms.dual_numbers import unpack_dual as unpack_dual
+from fad.viz.causes import why as why
 
 __version__: str
 bool = _dtypes.bool_

@@ -15,7 +15,7 @@ from fad.arrays import special_cases
 from fad.arrays.lists import Args, Function, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
-from fad.arrays.unrolled import UNROLLED
+from fad.arrays.unrolled import UNROLLED, unrolled
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, captured_by_jit, outlived, state
@@ -50,7 +50,7 @@ def with_bodies(op: Op) -> Function:
         if staged:
             if state.uncompiled and op.name in UNROLLED:
                 with contextlib.suppress(HostValueError, IndexError):
-                    return UNROLLED[op.name](*args, **kwargs)
+                    return unrolled(op.name, args, kwargs)
             args, kwargs = op.with_arrays(args, kwargs) or (args, kwargs)
             return _staged(op.jax_function, args, kwargs, op.results)
         return ordinary(*args, **kwargs)

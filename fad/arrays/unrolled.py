@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fad.core import trees
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
-from fad.tape.recorder import as_tensor
+from fad.tape.recorder import ROOT, as_tensor
 
 _ROW = Primitive("getitem", lambda x, i: x[i])
 _STACK = Primitive("stack", lambda *rows: jnp.stack(rows))
@@ -53,7 +54,11 @@ def _stacked(rows: Sequence[PyTree]) -> PyTree:
 
 
 def _while_loop(
-    cond_fun: _Body, body_fun: _Body, init_val: PyTree, max_steps: int | None = None, **options: object
+    cond_fun: _Body,
+    body_fun: _Body,
+    init_val: PyTree,
+    max_steps: int | None = None,
+    **options: object,
 ) -> PyTree:
     carry = _entered(init_val)
     steps = 0
@@ -97,3 +102,16 @@ UNROLLED: dict[str, Callable[..., PyTree]] = {
     "switch": _switch,
     "while_loop": _while_loop,
 }
+
+
+def unrolled(name: str, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
+    """A call of one of `UNROLLED`. As of other functions, arrays alone give arrays."""
+    out = UNROLLED[name](*args, **kwargs)
+    if any([isinstance(x, Tensor) for x in trees.flatten((args, kwargs))[0]]):
+        return out
+    return _map(
+        lambda x: (
+            x.value if isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad else x
+        ),
+        out,
+    )

@@ -258,7 +258,9 @@ class Compiled:
     def _run(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """Any call."""
         if state.uncompiled:
-            return leave(self.__wrapped__(*enter(args), **enter(kwargs)), has_tensor((args, kwargs)))
+            return leave(
+                self.__wrapped__(*enter(args), **enter(kwargs)), has_tensor((args, kwargs))
+            )
         leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
         entry = self._entries.get(self._drawn(key, leaves))

@@ -141,7 +141,10 @@ class Why:
 
     def dot(self) -> str:
         """The way from the inputs to the result in Graphviz's language; what is cut, or flat, is red."""
-        lines = ["digraph why {", '  node [shape=box, style="filled,rounded", fontname="Helvetica"];']
+        lines = [
+            "digraph why {",
+            '  node [shape=box, style="filled,rounded", fontname="Helvetica"];',
+        ]
         for k, box in enumerate(self._boxes):
             text = "\\n".join(t.replace("\\", "\\\\").replace('"', '\\"') for t in box.lines)
             lines.append(f'  b{k} [label="{text}", fillcolor="{_COLORS[box.state]}"];')
@@ -270,7 +273,7 @@ class _WhyLevel(extend.Level):
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: dict[int, _Value] = {}
+        self.values: dict[object, _Value] = {}
         self.steps: list[_Step] = []
         self.reads: list[_Read] = []
 
@@ -288,9 +291,9 @@ class _WhyLevel(extend.Level):
         return out
 
     def check_has_value(self, t: Any, what: str = "") -> None:
-        value = self.values.get(id(t.value))
+        value = self.known(t.value)
         if value is not None:
-            self.reads.append(_Read(what or "array", value.needs, _users_place()))
+            self.reads.append(_Read(what or ".array", value.needs, _users_place()))
 
     def detach(self, x: Any) -> Any:
         return x
@@ -299,7 +302,7 @@ class _WhyLevel(extend.Level):
         return isinstance(x, extend.Tensor) and x.level is self
 
     def _note(self, name: str, op: Any, args: list[Any], outs: Iterable[Any]) -> None:
-        values = [self.values.get(id(a)) for a in args]
+        values = [self.known(a) for a in args]
         if not any(values) or name in _SHAPES_ALONE:
             return
         step = _Step(name, op, args, values, _users_place(), _records())
@@ -308,10 +311,24 @@ class _WhyLevel(extend.Level):
             linked = 0
             for _, v in _linked_operands(step, out):
                 linked |= v.linked
-            value = _Value(out, needs, linked, step)
-            step.outs.append(value)
-            self.values[id(out)] = value
+            step.outs.append(self.noted(_Value(out, needs, linked, step)))
         self.steps.append(step)
+
+    def noted(self, value: _Value) -> _Value:
+        self.values[id(value.below)] = self.values[_state(value.below)] = value
+        return value
+
+    def known(self, below: Any) -> _Value | None:
+        """What is known of a value; a Tensor that was written to has another one of the same state."""
+        if not isinstance(below, extend.Tensor):
+            return None
+        return self.values.get(id(below)) or self.values.get(_state(below))
+
+
+def _state(below: Any) -> tuple[int, int]:
+    """An array, and its place in the graph."""
+    node = autograd.graph.get_gradient_edge(below).node if below.requires_grad else None
+    return id(below.array), id(node)
 
 
 def _linked_operands(step: _Step, out: Any) -> Iterator[tuple[int, _Value]]:
@@ -468,8 +485,11 @@ def _get(items: Sequence[Any], k: int) -> Any:
 
 def _array(x: Any) -> np.ndarray[Any, Any] | None:
     """A value in NumPy, where it has numbers; else None."""
-    while isinstance(x, extend.Tensor):
-        x = x.array if x.level.kind == "eager" else x.value
+    if isinstance(x, extend.Tensor):
+        try:
+            x = x.array
+        except errors.FadError:  # it is batched
+            return None
     if x is None or isinstance(x, jax.core.Tracer):
         return None
     dtype = getattr(x, "dtype", None)
@@ -481,7 +501,11 @@ def _array(x: Any) -> np.ndarray[Any, Any] | None:
 
 def _inexact(x: Any) -> bool:
     dtype = getattr(x, "dtype", None)
-    return isinstance(x, (float, complex)) if dtype is None else jax.numpy.issubdtype(dtype, np.inexact)
+    return (
+        isinstance(x, (float, complex))
+        if dtype is None
+        else jax.numpy.issubdtype(dtype, np.inexact)
+    )
 
 
 def _any_nonzero(x: Any) -> bool:
@@ -511,9 +535,14 @@ _POSITIONS = frozenset(
     "argmax argmin argsort argpartition nanargmax nanargmin searchsorted digitize nonzero".split()
 )
 _FLAT: dict[str, str] = {
-    **dict.fromkeys("relu relu6 leaky_relu".split(), "does not pass derivatives on where its operand is not above 0"),
+    **dict.fromkeys(
+        "relu relu6 leaky_relu".split(),
+        "does not pass derivatives on where its operand is not above 0",
+    ),
     **dict.fromkeys("where select".split(), "takes the other branch"),
-    **dict.fromkeys("clip clamp hard_tanh hard_sigmoid".split(), "is constant outside of its bounds"),
+    **dict.fromkeys(
+        "clip clamp hard_tanh hard_sigmoid".split(), "is constant outside of its bounds"
+    ),
     **dict.fromkeys("maximum minimum fmax fmin max min amax amin".split(), "picks another one"),
     **dict.fromkeys("sort partition top_k median".split(), "picks others"),
     **dict.fromkeys(
@@ -521,15 +550,20 @@ _FLAT: dict[str, str] = {
         "is constant in pieces: its derivative is 0 everywhere",
     ),
     **dict.fromkeys(
-        "sigmoid tanh softmax log_softmax erf expit softplus silu gelu exp arctan logistic erfc".split(),
+        "sigmoid tanh erf expit softplus silu gelu exp arctan logistic erfc".split(),
         "is saturated: its derivative is 0 in this dtype",
     ),
-    **dict.fromkeys("multiply matmul dot einsum tensordot vdot inner".split(), "multiplies by 0"),
+    **dict.fromkeys(
+        "softmax log_softmax".split(), "is saturated, or only the sum of what it gives is used"
+    ),
+    **dict.fromkeys(
+        "multiply matmul dot einsum tensordot vdot inner".split(), "multiplies by 0, or underflows"
+    ),
     **dict.fromkeys(
         "getitem slice take take_along_axis gather dynamic_slice index_select".split(),
         "leaves it out: the index takes others",
     ),
-    **dict.fromkeys("CopySlices setitem set scatter dynamic_update_slice".split(), "writes over it"),
+    **dict.fromkeys("CopySlices set scatter dynamic_update_slice".split(), "writes over it"),
     **dict.fromkeys("abs absolute norm".split(), "has the derivative 0 at 0"),
 }
 
@@ -538,8 +572,11 @@ def _flat_text(name: str, out: Any, rule: bool, operands: str) -> str:
     if rule:
         return f"the rule of {name} returns {'None' if out is None else 'zeros'} for it"
     base = re.sub(r"(_(vjp|jvp))+$", "", name)
-    what = "is a derivative, which is constant there" if base != name else _FLAT.get(name)
-    return f"{name} {what or 'has the derivative 0'}{operands}"
+    what = _FLAT.get(name)
+    if base != name:
+        what = f"(the derivative of {base}) does not change with it"
+    shown = "a write in place" if name == "CopySlices" else name
+    return f"{shown} {what or 'has the derivative 0'}{operands}"
 
 
 def _number(x: Any) -> str:
@@ -551,12 +588,12 @@ def _operands(args: Sequence[Any], shape: tuple[int, ...], at: tuple[int, ...] |
     texts = []
     for a in args:
         array = _array(a)
-        if array is None or array.ndim and (at is None or array.shape != shape):
-            texts.append(f"{getattr(a, 'dtype', '?')}{list(np.shape(array)) if array is not None else ''}")
+        if array is None or (array.ndim and (at is None or array.shape != shape)):
+            texts.append("..." if array is None else f"{array.dtype}{list(array.shape)}")
         else:
             texts.append(_number(array[at if array.ndim else ()][()]))
     place = f" at element {_index(at)}" if at else ""
-    return f"({', '.join(texts)}){place}"
+    return (f"({', '.join(texts)})" if texts else "") + place
 
 
 def _index(at: tuple[int, ...]) -> str:
@@ -568,7 +605,9 @@ def _first(mask: Any) -> tuple[int, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 6 else f"{', '.join(names[:5])} and {len(names) - 5} more"
+    return (
+        ", ".join(names) if len(names) <= 6 else f"{', '.join(names[:5])} and {len(names) - 5} more"
+    )
 
 
 def _at_place(kind: str, text: str, place: tuple[str, int] | None, operation: str = "") -> Cause:
@@ -627,7 +666,9 @@ def why(f: Callable[..., Any]) -> Callable[..., Why]:
 class _Run:
     """One run of a function, and what is found in it."""
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self.name = getattr(f, "__name__", type(f).__name__)
         paths, structure = jax.tree_util.tree_flatten_with_path(
             (args, kwargs), is_leaf=lambda x: isinstance(x, extend.Tensor)
@@ -635,6 +676,7 @@ class _Run:
         names = _parameter_names(f, args)
         self.names: list[str] = []
         self.inputs: list[_Value] = []
+        self.ends: list[Any] = []
         leaves = []
         with _WhyLevel() as self.level:
             for path, leaf in paths:
@@ -650,9 +692,8 @@ class _Run:
                 below = extend.enter(jax.numpy.asarray(array, getattr(leaf, "dtype", None)))
                 below = below.requires_grad_()
                 bit = 1 << len(self.inputs)
-                value = _Value(below, bit, bit)
-                self.level.values[id(below)] = value
-                self.inputs.append(value)
+                self.ends.append(autograd.graph.get_gradient_edge(below))
+                self.inputs.append(self.level.noted(_Value(below, bit, bit)))
                 self.names.append(_input_name(path, names))
                 leaves.append(self.level.lift(below))
             args, kwargs = jax.tree_util.tree_unflatten(structure, leaves)
@@ -662,7 +703,6 @@ class _Run:
         self.outs = [v for v in self.results if v is not None]
         self.needed = self._ancestors()
         roots = self._roots()
-        self.ends = [autograd.graph.get_gradient_edge(v.below) for v in self.inputs]
         self.passed = _Pass(roots, [e.node for e in self.ends])
         self.by_node = {
             out.below.grad_fn: step
@@ -676,7 +716,7 @@ class _Run:
             x = x.level.outlive(x)
         if not isinstance(x, extend.Tensor) or x.level is not self.level:
             return None
-        return self.level.values.get(id(x.value))
+        return self.level.known(x.value)
 
     def _ancestors(self) -> set[_Value]:
         """The values that the result is computed from."""
@@ -712,7 +752,9 @@ class _Run:
             said = f"{value}{array.dtype}{list(array.shape)}"
         if any(_any_bad(v.below) for v in self.outs):
             said += ", not finite"
-        advice = "" if findings else "No argument is of floating dtype: integers have no derivative."
+        advice = (
+            "" if findings else "No argument is of floating dtype: integers have no derivative."
+        )
         return Why(f"{self.name}: the result is {said}", findings, advice, self._boxes(findings))
 
     def _finding(self, k: int) -> Finding:
@@ -721,7 +763,9 @@ class _Run:
         depends = any(v.needs & bit for v in self.outs)
         if not depends:
             causes = self._reads(bit) or [self._unused(k)]
-            return Finding(name, False, "None", "None: no operation leads from it to the result", tuple(causes))
+            return Finding(
+                name, False, "None", "None: no operation leads from it to the result", tuple(causes)
+            )
         cuts = self._cuts(bit)
         if not any(v.linked & bit for v in self.outs):
             text = "None: every way to the result is cut"
@@ -730,25 +774,31 @@ class _Run:
         bad = _bad(gradient)
         if bad is not None and bad.any():
             return self._bad_finding(name, target, gradient, bad)
+        forward = self._born_forwards()
         if not _any_nonzero(gradient):
-            forward = self._born_forwards()
             deaths = [self._death(v, edge) for v, edge in self.passed.deaths(target)]
             if not deaths:
                 deaths = [
-                    _at_place("cancels", "what arrives here adds up to 0", self._place_of(node))
-                    for node, _ in self.passed.cancellations(target)
+                    _cancelled(key, self.passed, self._place_of)
+                    for key in self.passed.cancellations(target)
                 ]
-            text = "the derivative is zero"
+            derivative, text = _zero(gradient, "derivative")
             telling = [c for c in cuts if c.kind not in ("comparison", "integers")]
             causes = _unique([*forward, *deaths, *telling]) or cuts
-            return Finding(name, True, "zero", text, tuple(causes))
+            return Finding(name, True, derivative, text, tuple(causes))
         causes = self._zero_elements(k, gradient)
         zeros = int((_array(gradient) == 0).sum()) if causes else 0
         total = int(np.size(_array(gradient)))
-        text = f"not zero, but for {zeros} of {total} elements" if zeros else "a plain number, not zero"
+        text = (
+            f"not zero, but for {zeros} of {total} elements"
+            if zeros
+            else "a plain number, not zero"
+        )
         if not causes:
-            causes = [c for c in cuts if c.kind in ("detach", "no_grad")]
+            causes = [c for c in cuts if c.kind in ("detach", "no_grad") and c.operation]
             text = "not zero; another way to the result is cut" if causes else text
+        if forward:
+            causes, text = [*forward, *causes], "not zero; but the result is not finite"
         return Finding(name, True, "nonzero", text, tuple(causes))
 
     # Where no graph leads
@@ -772,12 +822,16 @@ class _Run:
         name = step.name
         if step.op is None:
             source = linecache.getline(*step.place)
-            what = next((w for w in ("stop_gradient", ".data", "detach") if w in source), "detach")
-            kind, text = "detach", f"{what}: a constant from here on"
+            name = next((w for w in ("stop_gradient", ".data", "detach") if w in source), "")
+            what = f"{name}: a constant" if name else "what is called here makes it a constant,"
+            kind, text = "detach", f"{what} from here on"
         elif name in _COMPARISONS:
             kind, text = "comparison", f"{name} compares: no derivative goes through it"
         elif name in _POSITIONS:
-            kind, text = "integers", f"{name} gives positions, which are integers: no derivative goes through it"
+            kind, text = (
+                "integers",
+                f"{name} gives positions, which are integers: no derivative goes through it",
+            )
         elif not _inexact(out.below):
             dtype = getattr(out.below, "dtype", "")
             cast = "a cast" if "astype" in name or "convert" in name else name
@@ -785,8 +839,11 @@ class _Run:
         elif not step.recording:
             kind, text = "no_grad", f"{name} under no_grad or inference_mode is not recorded"
         else:
-            kind, text = "rule", f"{name} gives no derivative for it (stop_gradient inside, or marked so)"
-        return _at_place(kind, text, step.place, what if step.op is None else name)
+            kind, text = (
+                "rule",
+                f"{name} gives no derivative for it (stop_gradient inside, or marked so)",
+            )
+        return _at_place(kind, text, step.place, name)
 
     def _reads(self, bit: int) -> list[Cause]:
         reads = [r for r in self.level.reads if r.needs & bit]
@@ -847,12 +904,16 @@ class _Run:
                 died.append((step, next(i for i, t in enumerate(known) if t is not None)))
         if not died or any(out in tangents for out in self.outs):
             return []
-        step, operand = died[0]
+        step, operand = next((d for d in died if d[0].outs[0].linked), died[0])
         if step.op is None or not any(o.linked for o in step.outs):
             cause = self._cut(step, step.outs[0])
         else:
             cause = _flat_cause(None, step, (), _array(tangents[step.values[operand]]))  # type: ignore[index]
-        return [dataclasses.replace(cause, text=f"element {_index(at)}: {cause.text}" if at else cause.text)]
+        return [
+            dataclasses.replace(
+                cause, text=f"element {_index(at)}: {cause.text}" if at else cause.text
+            )
+        ]
 
     def _pushed(self, step: _Step, tangents: list[Any]) -> list[Any]:
         """The tangents of the outputs of a step."""
@@ -892,7 +953,9 @@ class _Run:
             *([_born_backwards(self.by_node.get(born[0].node), *born)] if born else []),
         ]
         causes = causes or [Cause("nan", "finite gradients add up to infinity")]
-        return Finding(name, True, derivative, f"the derivative is {derivative}{count}", tuple(causes))
+        return Finding(
+            name, True, derivative, f"the derivative is {derivative}{count}", tuple(causes)
+        )
 
     # The picture
 
@@ -917,7 +980,7 @@ class _Run:
         return [*boxes, _Box(["result"], "result", ends)]
 
 
-_CUTTING = {"detach": ("detach", "stop_gradient", ".data")}
+_CUTTING = {"detach": ("detach", "stop_gradient", ".data", "")}
 
 
 def _flat_cause(node: Any, step: _Step | None, out: Any, incoming: Any) -> Cause:
@@ -928,7 +991,9 @@ def _flat_cause(node: Any, step: _Step | None, out: Any, incoming: Any) -> Cause
     at = _first(incoming != 0) if incoming.ndim else ()
     operands = "" if rule or not args else f" {_operands(args, incoming.shape, at)}"
     text = _flat_text(name, out, rule, operands)
-    return _at_place("rule" if rule else "flat", text, _line_of(node) if step is None else step.place, name)
+    return _at_place(
+        "rule" if rule else "flat", text, _line_of(node) if step is None else step.place, name
+    )
 
 
 def _born_backwards(step: _Step | None, visit: _Visit, edge: int) -> Cause:
@@ -941,12 +1006,30 @@ def _born_backwards(step: _Step | None, visit: _Visit, edge: int) -> Cause:
     value = _number(out[at])
     fits = given is not None and given.shape == out.shape
     gradient = given[at] if fits else None  # type: ignore[index]
-    text = f"{name} gives {value}, backwards, at {_operands(args, out.shape, at)}"
+    result = getattr(visit.node, "_saved_result", None) if not args else None
+    of = "" if result is None else "the result "
+    of += _operands(args if result is None else [result], out.shape, at)
+    text = f"{name} gives {value}, backwards, {'of' if args or of else ''} {of}".rstrip(", ")
     if gradient is not None:
         text += f", of the gradient {_number(gradient)}"
         if gradient == 0:
             text += ": 0 times an infinite derivative, see fad.safe_where"
     return _at_place("nan", text, _line_of(visit.node) if step is None else step.place, name)
+
+
+def _zero(gradient: Any, what: str) -> tuple[str, str]:
+    """What a gradient without a number that is not zero is called, and in words."""
+    if gradient is None:
+        return "None", "None: a rule gives None, which is a zero, for it"
+    return "zero", f"the {what} is zero"
+
+
+def _cancelled(
+    key: tuple[Any, int], passed: _Pass, place_of: Callable[[Any], tuple[str, int] | None]
+) -> Cause:
+    nodes = [visit.node for visit, _, g in passed.arrivals[key] if visit is not None]
+    names = _listed(list(dict.fromkeys(map(_name_of, nodes))))
+    return _at_place("cancels", f"what its uses give ({names}) adds up to 0", place_of(nodes[0]))
 
 
 def _unique(causes: Iterable[Cause]) -> list[Cause]:
@@ -966,7 +1049,9 @@ def _parameter_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     names = []
     for name, value in bound.items():
         kind = inspect.signature(f).parameters[name].kind
-        names += [f"{name}[{k}]" for k in range(len(value))] if kind is kind.VAR_POSITIONAL else [name]
+        names += (
+            [f"{name}[{k}]" for k in range(len(value))] if kind is kind.VAR_POSITIONAL else [name]
+        )
     return names + [f"argument {k}" for k in range(len(names), len(args))]
 
 
@@ -1013,11 +1098,15 @@ def why_of(loss: Any, inputs: Any) -> Why:
             f"autograd.why: loss must be a Tensor, got {errors.describe(loss)}. For a function write "
             "fad.why(f)(x)"
         )
-    paths = jax.tree_util.tree_flatten_with_path(inputs, is_leaf=lambda x: isinstance(x, extend.Tensor))[0]
+    paths = jax.tree_util.tree_flatten_with_path(
+        inputs, is_leaf=lambda x: isinstance(x, extend.Tensor)
+    )[0]
     named = [(f"x{jax.tree_util.keystr(path)}", x) for path, x in paths]
     for name, x in named:
         if not isinstance(x, extend.Tensor):
-            raise errors.ArgumentError(f"autograd.why: {name} must be a Tensor, got {errors.describe(x)}")
+            raise errors.ArgumentError(
+                f"autograd.why: {name} must be a Tensor, got {errors.describe(x)}"
+            )
     if _array(loss) is None:
         raise errors.ArgumentError(
             f"autograd.why: loss has no value here, as it is traced or batched ({errors.describe(loss)}): use "
@@ -1044,7 +1133,9 @@ def why_of(loss: Any, inputs: Any) -> Why:
     lines_known = all(c.line for f in findings for c in f.causes)
     title = f"loss: {wanted}, {count} node{'s' * (count != 1)}"
     title += ", not finite" if _any_bad(loss) else ""
-    return Why(title, findings, "" if lines_known else _FOR_LINES, _graph_boxes(passed, named, findings))
+    return Why(
+        title, findings, "" if lines_known else _FOR_LINES, _graph_boxes(passed, named, findings)
+    )
 
 
 _FOR_LINES = "For lines: fad.why(f)(x) on the computation as a function, or compute loss under fad.autograd.detect_anomaly(False)"
@@ -1054,17 +1145,23 @@ def _graph_finding(passed: _Pass, loss: Any, name: str, x: Any) -> Finding:
     if not x.requires_grad:
         floating = "" if _inexact(x) else f", and {x.dtype} can have none"
         text = f"requires_grad is False{floating}: write fad.tensor(..., requires_grad=True) before it is used"
-        return Finding(name, False, "None", "None: nothing is recorded of it", (Cause("leaf", text),))
+        return Finding(
+            name, False, "None", "None: nothing is recorded of it", (Cause("leaf", text),)
+        )
     edge = autograd.graph.get_gradient_edge(x)
     target = (edge.node, edge.output_nr)
     if target not in passed.arrivals:
-        leaves = [f"{n.variable.dtype}{list(n.variable.shape)}" for n in passed.visits if _is_leaf(n)]
+        leaves = [
+            f"{n.variable.dtype}{list(n.variable.shape)}" for n in passed.visits if _is_leaf(n)
+        ]
         text = (
             f"the graph of loss ends at {len(leaves)} other leaves ({_listed(leaves)}): on the way from it there is "
             "a detach, no_grad, cast to integers, comparison, argmax, .item() or .numpy(); or loss was "
             "computed from another Tensor, a copy of it or its value before a write in place"
         )
-        return Finding(name, False, "None", "None: no graph leads to it", (Cause("not in the graph", text),))
+        return Finding(
+            name, False, "None", "None: no graph leads to it", (Cause("not in the graph", text),)
+        )
     gradient = passed.total(*target)
     bad = _bad(gradient)
     if bad is not None and bad.any():
@@ -1075,15 +1172,17 @@ def _graph_finding(passed: _Pass, loss: Any, name: str, x: Any) -> Finding:
     if not _any_nonzero(gradient):
         causes = [
             _flat_cause(
-                v.node, None, _get(v.outgoing, k), _array(next(g for g in v.incoming if _any_nonzero(g)))
+                v.node,
+                None,
+                _get(v.outgoing, k),
+                _array(next(g for g in v.incoming if _any_nonzero(g))),
             )
             for v, k in passed.deaths(target)
         ]
         causes = causes or [
-            _at_place("cancels", f"what arrives at {_name_of(node)} adds up to 0", _line_of(node))
-            for node, _ in passed.cancellations(target)
+            _cancelled(key, passed, _line_of) for key in passed.cancellations(target)
         ]
-        return Finding(name, True, "zero", "the gradient is zero", tuple(_unique(causes)))
+        return Finding(name, True, *_zero(gradient, "gradient"), tuple(_unique(causes)))
     return Finding(name, True, "nonzero", "a plain number, not zero")
 
 
@@ -1105,9 +1204,9 @@ def _forward_of(passed: _Pass, loss: Any) -> list[Cause]:
             assert mask is not None
             at = _first(mask)
             value = _number(_array(outputs[node])[at])  # type: ignore[index]
-            text = f"{_name_of(node)} gives {value}, forwards"
-            if any(v is not None for v in _saved(node)):
-                text += f", of {_operands(_saved(node), mask.shape, at)}"
+            text = f"{_name_of(node)} gives {value}, forwards, of {_operands(_saved(node), mask.shape, at)}"
+            if not _saved(node):  # it may have had it from its operands
+                text = f"the result of {_name_of(node)} is {value}, the first value known that is not finite"
             return [_at_place("nan", text, _line_of(node), _name_of(node))]
     return []
 
@@ -1130,7 +1229,9 @@ def _name_of(node: Any) -> str:
     name = node.name()
     if name == "CopySlices" or hasattr(node, "needs_input_grad"):
         return str(name.removesuffix("Backward"))
-    return _plain_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Backward")).lower())
+    return _plain_name(
+        re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Backward")).lower()
+    )
 
 
 def _line_of(node: Any) -> tuple[str, int] | None:
@@ -1144,7 +1245,9 @@ def _line_of(node: Any) -> tuple[str, int] | None:
     return None
 
 
-def _graph_boxes(passed: _Pass, named: Sequence[tuple[str, Any]], findings: Sequence[Finding]) -> list[_Box]:
+def _graph_boxes(
+    passed: _Pass, named: Sequence[tuple[str, Any]], findings: Sequence[Finding]
+) -> list[_Box]:
     """The graph, inputs first; nodes that give zero or NaN to what is asked for are red."""
     names = {}
     for (name, x), finding in zip(named, findings, strict=True):
