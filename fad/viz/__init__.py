@@ -8,9 +8,9 @@ nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from
 from typing import TYPE_CHECKING
 
 from fad.errors.suggestions import no_name
-from fad.viz.causes import Cause as Cause
-from fad.viz.causes import Finding as Finding
-from fad.viz.causes import Why as Why
+from fad.viz.findings import Cause as Cause
+from fad.viz.findings import Finding as Finding
+from fad.viz.findings import Why as Why
 from fad.viz.graphs import Graph as Graph
 from fad.viz.graphs import graph as graph
 from fad.viz.matrices import Matrix as Matrix

@@ -59,7 +59,8 @@ ROOMS = {
     "autograd": "*",
     "func": "*",
     "testing": "*",
-    "viz": "nodes groups text drawing matrices patterns graphs causes",
+    "viz": """nodes groups text drawing matrices patterns graphs pullbacks findings causes
+        graph_causes""",
     "replay": "policy inputs program states segment trace",
 }
 IN_FRONT = {
