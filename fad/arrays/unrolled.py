@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,7 @@ _STACK = Primitive("stack", lambda *rows: jnp.stack(rows))
 _Body = Callable[..., PyTree]
 
 
-def _map(f: Callable[..., Any], tree: PyTree, *trees: PyTree) -> PyTree:
+def _map(f: Callable[..., object], tree: PyTree, *trees: PyTree) -> PyTree:
     return jax.tree_util.tree_map(f, tree, *trees, is_leaf=lambda x: isinstance(x, Tensor))
 
 
@@ -69,7 +68,7 @@ def _while_loop(
 
 
 def _fori_loop(
-    lower: Any, upper: Any, body_fun: _Body, init_val: PyTree, **options: object
+    lower: PyTree, upper: PyTree, body_fun: _Body, init_val: PyTree, **options: object
 ) -> PyTree:
     carry = _entered(init_val)
     for k in range(int(lower), int(upper)):
@@ -78,12 +77,12 @@ def _fori_loop(
 
 
 def _cond(
-    pred: Any, true_fun: _Body, false_fun: _Body, *operands: PyTree, **named: PyTree
+    pred: PyTree, true_fun: _Body, false_fun: _Body, *operands: PyTree, **named: PyTree
 ) -> PyTree:
     return (true_fun if bool(pred) else false_fun)(*_entered((*operands, *named.values())))
 
 
-def _switch(index: Any, branches: Sequence[_Body], *operands: PyTree, **named: PyTree) -> PyTree:
+def _switch(index: PyTree, branches: Sequence[_Body], *operands: PyTree, **named: PyTree) -> PyTree:
     k = min(max(int(index), 0), len(branches) - 1)
     return branches[k](*_entered((*operands, *named.values())))
 

@@ -1,5 +1,4 @@
-"""Pictures: recorded graphs, what transforms record, matrices of derivatives, and their patterns; and reports
-of why a derivative is None, zero or NaN.
+"""Pictures of graphs, of derivatives and of their patterns, and why a derivative is None, zero or NaN.
 
 Pictures of graphs are drawn by Graphviz, and Model Explorer folds their groups: both read text, which needs
 nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from Python.

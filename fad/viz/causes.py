@@ -22,7 +22,6 @@ import inspect
 import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -51,7 +50,10 @@ from fad.viz.findings import (
     zero_text,
 )
 from fad.viz.pullbacks import (
+    Node,
     Pass,
+    PyTree,
+    Value,
     Visit,
     any_nonzero,
     any_not_finite,
@@ -73,7 +75,7 @@ class _Value:
     what its graph leads to.
     """
 
-    below: Any
+    below: Value
     needs: int
     linked: int
     step: Step | None = None
@@ -84,8 +86,8 @@ class Step:
     """An operation that was run on a value that depends on an input."""
 
     name: str
-    op: Any
-    args: list[Any]
+    op: Value
+    args: list[Value]
     values: list[_Value | None]
     place: tuple[str, int]
     recording: bool
@@ -112,7 +114,7 @@ class _WhyLevel(extend.Level):
         self.steps: list[Step] = []
         self.reads: list[_Read] = []
 
-    def process(self, op: Any, args: Sequence[Any]) -> Any:
+    def process(self, op: Value, args: Sequence[Value]) -> Value:
         if op.expands:
             return op.expand(args)
         below = [a.value if self._owns(a) else a for a in args]
@@ -120,23 +122,23 @@ class _WhyLevel(extend.Level):
         self._note(plain_name(op.name), op, below, out if type(out) is tuple else (out,))
         return extend.map_outputs(self.lift, out)
 
-    def constant(self, t: Any, stop: Callable[[Any], Any]) -> Any:
+    def constant(self, t: Value, stop: Callable[[Value], Value]) -> Value:
         out = super().constant(t, stop)
         self._note("detach", None, [t.value], [out.value])
         return out
 
-    def check_has_value(self, t: Any, what: str = "") -> None:
+    def check_has_value(self, t: Value, what: str = "") -> None:
         value = self.known(t.value)
         if value is not None:
             self.reads.append(_Read(what or ".array", value.needs, _users_place()))
 
-    def detach(self, x: Any) -> Any:
+    def detach(self, x: Value) -> Value:
         return x
 
     def _owns(self, x: object) -> bool:
         return isinstance(x, extend.Tensor) and x.level is self
 
-    def _note(self, name: str, op: Any, args: list[Any], outs: Iterable[Any]) -> None:
+    def _note(self, name: str, op: Value, args: list[Value], outs: Iterable[Value]) -> None:
         values = [self.known(a) for a in args]
         if not any(values) or name in SHAPES_ALONE:
             return
@@ -153,20 +155,20 @@ class _WhyLevel(extend.Level):
         self.values[id(value.below)] = self.values[_state(value.below)] = value
         return value
 
-    def known(self, below: Any) -> _Value | None:
+    def known(self, below: Value) -> _Value | None:
         """What is known of a value; a Tensor that was written to has another one of the same state."""
         if not isinstance(below, extend.Tensor):
             return None
         return self.values.get(id(below)) or self.values.get(_state(below))
 
 
-def _state(below: Any) -> tuple[int, int]:
+def _state(below: Value) -> tuple[int, int]:
     """An array, and its place in the graph."""
     node = autograd.graph.get_gradient_edge(below).node if below.requires_grad else None
     return id(below.array), id(node)
 
 
-def _linked_operands(step: Step, out: Any) -> Iterator[tuple[int, _Value]]:
+def _linked_operands(step: Step, out: Value) -> Iterator[tuple[int, _Value]]:
     """The operands whose graph goes on through ``out``, with their places."""
     node = out.grad_fn if isinstance(out, extend.Tensor) and out.requires_grad else None
     if node is None or step.op is None:
@@ -190,7 +192,7 @@ def _users_place() -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def why(f: Callable[..., Any]) -> Callable[..., Why]:
+def why(f: Callable[..., PyTree]) -> Callable[..., Why]:
     """Why the derivative of a function is None, zero or NaN: for each input the line, and the operands.
 
     The function is run once, operation by operation: what `fad.jit` or `checkpoint` would compile, and loops
@@ -225,7 +227,7 @@ def why(f: Callable[..., Any]) -> Callable[..., Why]:
         )
 
     @extend.restores_modes
-    def explained(*args: Any, **kwargs: Any) -> Why:
+    def explained(*args: Value, **kwargs: Value) -> Why:
         with autograd.compiled(False), autograd.enable_grad(), extend.uncompiled():
             return _Run(f, args, kwargs).report()
 
@@ -236,7 +238,7 @@ class _Run:
     """One run of a function, and what is found in it."""
 
     def __init__(
-        self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, f: Callable[..., PyTree], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
     ) -> None:
         self.name = getattr(f, "__name__", type(f).__name__)
         paths, structure = jax.tree_util.tree_flatten_with_path(
@@ -245,7 +247,7 @@ class _Run:
         names = _parameter_names(f, args)
         self.names: list[str] = []
         self.inputs: list[_Value] = []
-        self.ends: list[Any] = []
+        self.ends: list[Value] = []
         leaves = []
         with _WhyLevel() as self.level:
             for path, leaf in paths:
@@ -281,7 +283,7 @@ class _Run:
             if isinstance(out.below, extend.Tensor) and out.below.grad_fn is not None
         }
 
-    def _result(self, x: Any) -> _Value | None:
+    def _result(self, x: Value) -> _Value | None:
         while isinstance(x, extend.Tensor) and x.level is not self.level and not x.level.alive:
             x = x.level.outlive(x)
         if not isinstance(x, extend.Tensor) or x.level is not self.level:
@@ -300,7 +302,7 @@ class _Run:
                     todo += [a for a in v.step.values if a is not None]
         return found
 
-    def _roots(self) -> list[tuple[Any, int, Any]]:
+    def _roots(self) -> list[tuple[Node, int, Value]]:
         """Where the pass begins. Weights of elements differ, so that what cancels in a plain sum does not."""
         random = np.random.default_rng(0)
         roots = []
@@ -440,7 +442,7 @@ class _Run:
 
     # Where a gradient becomes zero
 
-    def _place_of(self, node: Any) -> tuple[str, int] | None:
+    def _place_of(self, node: Node) -> tuple[str, int] | None:
         step = self.by_node.get(node)
         return step.place if step is not None else None
 
@@ -449,7 +451,7 @@ class _Run:
         gradient = next(g for g in visit.incoming if any_nonzero(g))
         return flat_cause(visit.node, step, item(visit.outgoing, edge), numbers(gradient))
 
-    def _zero_elements(self, k: int, gradient: Any) -> list[Cause]:
+    def _zero_elements(self, k: int, gradient: Value) -> list[Cause]:
         """Why the first element whose derivative is zero has none, by pushing its tangent forwards."""
         array = numbers(gradient)
         steps = self.level.steps
@@ -458,7 +460,7 @@ class _Run:
         at = first_place(array == 0)
         tangent = np.zeros(array.shape, array.dtype)
         tangent[at] = 1
-        tangents: dict[_Value, Any] = {self.inputs[k]: jax.numpy.asarray(tangent)}
+        tangents: dict[_Value, Value] = {self.inputs[k]: jax.numpy.asarray(tangent)}
         died: list[tuple[Step, int]] = []
         for step in steps:
             known = [tangents.get(v) if v is not None else None for v in step.values]
@@ -485,7 +487,7 @@ class _Run:
             )
         ]
 
-    def _pushed(self, step: Step, tangents: list[Any]) -> list[Any]:
+    def _pushed(self, step: Step, tangents: list[Value]) -> list[Value]:
         """The tangents of the outputs of a step."""
         if step.op is None or not any(o.linked for o in step.outs):
             return [None] * len(step.outs)
@@ -517,7 +519,9 @@ class _Run:
         text = f"{v.step.name} gives {number_text(value)}, forwards, of {operands}"
         return [at_place("nan", text, v.step.place, v.step.name)]
 
-    def _bad_finding(self, name: str, target: tuple[Any, int], gradient: Any, bad: Any) -> Finding:
+    def _bad_finding(
+        self, name: str, target: tuple[Node, int], gradient: Value, bad: Value
+    ) -> Finding:
         derivative = "NaN" if np.isnan(numbers(gradient)).any() else "infinite"
         count = f" at {int(bad.sum())} of {bad.size} elements" if bad.ndim else ""
         born = self.passed.birth(target)
@@ -553,11 +557,11 @@ class _Run:
         return [*boxes, Box(["result"], "result", ends)]
 
 
-def _tensors(tree: Any) -> list[Any]:
+def _tensors(tree: PyTree) -> list[Value]:
     return jax.tree_util.tree_leaves(tree, is_leaf=lambda x: isinstance(x, extend.Tensor))
 
 
-def _parameter_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+def _parameter_names(f: Callable[..., PyTree], args: tuple[PyTree, ...]) -> list[str]:
     """A name for each positional argument."""
     try:
         bound = inspect.signature(f).bind_partial(*args).arguments
@@ -572,7 +576,7 @@ def _parameter_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     return names + [f"argument {k}" for k in range(len(names), len(args))]
 
 
-def _input_name(path: Sequence[Any], names: Sequence[str]) -> str:
+def _input_name(path: Sequence[Value], names: Sequence[str]) -> str:
     """``w['bias']`` for a leaf of ``(args, kwargs)``."""
     first, key, *rest = path
     start = names[key.idx] if first.idx == 0 else str(key.key)

@@ -11,16 +11,11 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from fad import errors
-from fad.viz.pullbacks import Pass, Visit, edges_of, is_leaf, numbers
-
-_MOST_LINES = 10
-SMALL = 60  # boxes of a picture
-LIBRARIES = tuple(
+from fad.viz.pullbacks import Node, Pass, Value, Visit, edges_of, is_leaf, numbers
     os.path.join(os.path.dirname(sys.modules[name].__file__ or "?"), "")
     for name in ("fad", "jax", "numpy")
 )
@@ -258,7 +253,7 @@ _FLAT: dict[str, str] = {
 }
 
 
-def _flat_text(name: str, out: Any, rule: bool, operands: str) -> str:
+def _flat_text(name: str, out: Value, rule: bool, operands: str) -> str:
     if rule:
         return f"the rule of {name} returns {'None' if out is None else 'zeros'} for it"
     base = re.sub(r"(_(vjp|jvp))+$", "", name)
@@ -269,11 +264,11 @@ def _flat_text(name: str, out: Any, rule: bool, operands: str) -> str:
     return f"{shown} {what or 'has the derivative 0'}{operands}"
 
 
-def number_text(x: Any) -> str:
+def number_text(x: Value) -> str:
     return f"{x:.6g}" if isinstance(x, (float, np.floating)) else str(x)
 
 
-def operands_text(args: Sequence[Any], shape: tuple[int, ...], at: tuple[int, ...] | None) -> str:
+def operands_text(args: Sequence[Value], shape: tuple[int, ...], at: tuple[int, ...] | None) -> str:
     """Operands at an element of the output of their operation; their shapes where they have other ones."""
     texts = []
     for a in args:
@@ -290,7 +285,7 @@ def index_text(at: tuple[int, ...]) -> str:
     return f"[{', '.join(map(str, at))}]"
 
 
-def first_place(mask: Any) -> tuple[int, ...]:
+def first_place(mask: Value) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(mask)[0])
 
 
@@ -308,7 +303,7 @@ def at_place(kind: str, text: str, place: tuple[str, int] | None, operation: str
     return Cause(kind, text, f"{os.path.basename(file)}:{number}", source, operation)
 
 
-def flat_cause(node: Any, step: Any, out: Any, incoming: Any) -> Cause:
+def flat_cause(node: Node, step: Value, out: Value, incoming: Value) -> Cause:
     """A node, or a step, whose derivative is zero; ``incoming`` is a gradient or tangent that is not."""
     args = saved_operands(node) if step is None else step.args
     name = name_of(node) if step is None else step.name
@@ -321,7 +316,7 @@ def flat_cause(node: Any, step: Any, out: Any, incoming: Any) -> Cause:
     )
 
 
-def born_backwards(step: Any, visit: Visit, edge: int) -> Cause:
+def born_backwards(step: Value, visit: Visit, edge: int) -> Cause:
     name = name_of(visit.node) if step is None else step.name
     args = saved_operands(visit.node) if step is None else step.args
     out = numbers(visit.outgoing[edge])
@@ -342,7 +337,7 @@ def born_backwards(step: Any, visit: Visit, edge: int) -> Cause:
     return at_place("nan", text, line_of(visit.node) if step is None else step.place, name)
 
 
-def zero_text(gradient: Any, what: str) -> tuple[str, str]:
+def zero_text(gradient: Value, what: str) -> tuple[str, str]:
     """What a gradient without a number that is not zero is called, and in words."""
     if gradient is None:
         return "None", "None: a rule gives None, which is a zero, for it"
@@ -350,7 +345,7 @@ def zero_text(gradient: Any, what: str) -> tuple[str, str]:
 
 
 def cancelled(
-    key: tuple[Any, int], passed: Pass, place_of: Callable[[Any], tuple[str, int] | None]
+    key: tuple[Node, int], passed: Pass, place_of: Callable[[Value], tuple[str, int] | None]
 ) -> Cause:
     nodes = [visit.node for visit, _, g in passed.arrivals[key] if visit is not None]
     names = listed(list(dict.fromkeys(map(name_of, nodes))))
@@ -370,7 +365,7 @@ def plain_name(name: str) -> str:
     return name
 
 
-def saved_operands(node: Any) -> list[Any]:
+def saved_operands(node: Node) -> list[Value]:
     """The operands of a node, as far as it has saved them; None for others."""
     if node is None or is_leaf(node):
         return []
@@ -383,7 +378,7 @@ def saved_operands(node: Any) -> list[Any]:
     return found if any(v is not None for v in found) else []
 
 
-def name_of(node: Any) -> str:
+def name_of(node: Node) -> str:
     """``sin`` for a SinBackward."""
     name = node.name()
     if name == "CopySlices" or hasattr(node, "needs_input_grad"):
@@ -391,7 +386,7 @@ def name_of(node: Any) -> str:
     return plain_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Backward")).lower())
 
 
-def line_of(node: Any) -> tuple[str, int] | None:
+def line_of(node: Node) -> tuple[str, int] | None:
     """Where a node was recorded, if anomaly mode was on."""
     if node is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -30,7 +29,9 @@ from fad.viz.findings import (
     zero_text,
 )
 from fad.viz.pullbacks import (
+    Node,
     Pass,
+    Value,
     any_nonzero,
     any_not_finite,
     edges_of,
@@ -42,7 +43,7 @@ from fad.viz.pullbacks import (
 )
 
 
-def why_of(loss: Any, inputs: Any) -> Why:
+def why_of(loss: Value, inputs: Value) -> Why:
     """Why the gradient of a Tensor that has been computed is None, zero or NaN.
 
     The graph has the nodes, not the lines, and nothing of what is cut off it. Lines are known if the Tensor
@@ -124,7 +125,7 @@ _FOR_LINES = (
 )
 
 
-def _graph_finding(passed: Pass, loss: Any, name: str, x: Any) -> Finding:
+def _graph_finding(passed: Pass, loss: Value, name: str, x: Value) -> Finding:
     if not x.requires_grad:
         floating = "" if is_inexact(x) else f", and {x.dtype} can have none"
         text = (
@@ -142,8 +143,8 @@ def _graph_finding(passed: Pass, loss: Any, name: str, x: Any) -> Finding:
         ]
         text = (
             f"the graph of loss ends at {len(leaves)} other leaves ({listed(leaves)}): on the way from it "
-            "there is a detach, no_grad, cast to integers, comparison, argmax, .item() or .numpy(); or loss was "
-            "computed from another Tensor, a copy of it or its value before a write in place"
+            "there is a detach, no_grad, cast to integers, comparison, argmax, .item() or .numpy(); or loss "
+            "was computed from another Tensor, a copy of it or its value before a write in place"
         )
         return Finding(
             name, False, "None", "None: no graph leads to it", (Cause("not in the graph", text),)
@@ -170,11 +171,11 @@ def _graph_finding(passed: Pass, loss: Any, name: str, x: Any) -> Finding:
     return Finding(name, True, "nonzero", "a plain number, not zero")
 
 
-def _forward_of(passed: Pass, loss: Any) -> list[Cause]:
+def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
     """The first node whose output is NaN or infinite, and no operand, by what nodes have saved."""
     if not any_not_finite(loss):
         return []
-    outputs: dict[Any, Any] = {autograd.graph.get_gradient_edge(loss).node: loss}
+    outputs: dict[Node, Value] = {autograd.graph.get_gradient_edge(loss).node: loss}
     for node in passed.visits:
         for (target, nr), value in zip(edges_of(node), saved_operands(node), strict=False):
             if target is not None and not nr and value is not None:
@@ -197,7 +198,7 @@ def _forward_of(passed: Pass, loss: Any) -> list[Cause]:
 
 
 def _graph_boxes(
-    passed: Pass, named: Sequence[tuple[str, Any]], findings: Sequence[Finding]
+    passed: Pass, named: Sequence[tuple[str, Value]], findings: Sequence[Finding]
 ) -> list[Box]:
     """The graph, inputs first; nodes that give zero or NaN to what is asked for are red."""
     names = {}

@@ -6,31 +6,39 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from fad import autograd, errors, extend
+
+# What has numbers: a Tensor, an array, a number. None is a gradient of zero.
+Value: TypeAlias = Any
+# A nest of containers around values of any types: arguments and results of a user's function.
+PyTree: TypeAlias = Value
+Node: TypeAlias = autograd.Node
+NumpyArray: TypeAlias = NDArray[np.generic]
 
 
 @dataclasses.dataclass(eq=False)
 class Visit:
     """A node of a pass: the gradients that it was given, and those that it gave."""
 
-    node: Any
-    incoming: list[Any]
-    outgoing: list[Any]
+    node: Node
+    incoming: list[Value]
+    outgoing: list[Value]
 
 
 class Pass:
     """A backward pass, made by calling one node after the other; nothing is freed, no hook is called."""
 
-    def __init__(self, roots: Sequence[tuple[Any, int, Any]], ends: Sequence[Any]) -> None:
-        self.visits: dict[Any, Visit] = {}
+    def __init__(self, roots: Sequence[tuple[Node, int, Value]], ends: Sequence[Value]) -> None:
+        self.visits: dict[Node, Visit] = {}
         # What arrives at an input of a node: from which visit, by which of its edges.
-        self.arrivals: dict[tuple[Any, int], list[tuple[Visit | None, int, Any]]] = {}
-        counts: dict[Any, int] = collections.Counter()
+        self.arrivals: dict[tuple[Node, int], list[tuple[Visit | None, int, Value]]] = {}
+        counts: dict[Node, int] = collections.Counter()
         todo, seen = [node for node, _, _ in roots], set()
         while todo:
             node = todo.pop()
@@ -56,10 +64,10 @@ class Pass:
                 if not counts[target]:
                     ready.append(target)
 
-    def _visited(self, node: Any, end: bool) -> Visit:
+    def _visited(self, node: Node, end: bool) -> Visit:
         count = max([1, node.num_inputs, *[nr + 1 for n, nr in self.arrivals if n is node]][:3])
         incoming = [self.total(node, nr) for nr in range(count)]
-        outgoing: list[Any] = [None] * len(edges_of(node))
+        outgoing: list[Value] = [None] * len(edges_of(node))
         if not is_leaf(node) and any(g is not None for g in incoming):
             with autograd.no_grad():
                 found = node(*incoming)
@@ -67,21 +75,21 @@ class Pass:
         visit = self.visits[node] = Visit(node, incoming, outgoing)
         return visit
 
-    def total(self, node: Any, nr: int) -> Any:
+    def total(self, node: Node, nr: int) -> Value:
         """The gradient that arrives at an input of a node; None is zero."""
         parts = [g for _, _, g in self.arrivals.get((node, nr), []) if g is not None]
         with autograd.no_grad():
             return functools.reduce(lambda a, b: a + b, parts) if parts else None
 
-    def leading_to(self, target: tuple[Any, int]) -> set[Any]:
+    def leading_to(self, target: tuple[Node, int]) -> set[Node]:
         """The nodes whose gradients reach ``target``, an input of a node."""
-        found: set[Any] = set()
+        found: set[Node] = set()
         for node in reversed(self.visits):
             if any(t in found or (t, nr) == target for t, nr in edges_of(node)):
                 found.add(node)
         return found
 
-    def deaths(self, target: tuple[Any, int]) -> list[tuple[Visit, int]]:
+    def deaths(self, target: tuple[Node, int]) -> list[tuple[Visit, int]]:
         """Where gradients that are not zero become zero, on the way to ``target``: node and edge."""
         reach = self.leading_to(target)
         return [
@@ -92,7 +100,7 @@ class Pass:
             if (t in reach or (t, nr) == target) and not any_nonzero(item(visit.outgoing, k))
         ]
 
-    def cancellations(self, target: tuple[Any, int]) -> list[tuple[Any, int]]:
+    def cancellations(self, target: tuple[Node, int]) -> list[tuple[Node, int]]:
         """Where gradients that are not zero add up to zero, on the way to ``target``."""
         reach = self.leading_to(target)
         return [
@@ -103,7 +111,7 @@ class Pass:
             and not any_nonzero(self.total(*key))
         ]
 
-    def birth(self, target: tuple[Any, int]) -> tuple[Visit, int] | None:
+    def birth(self, target: tuple[Node, int]) -> tuple[Visit, int] | None:
         """The node that gave the NaN or infinity at ``target`` when it was given none; None for a sum."""
         found: tuple[Visit, int] | None = None
         while True:
@@ -122,19 +130,19 @@ class Pass:
             target = (visit.node, inputs[0])
 
 
-def edges_of(node: Any) -> Sequence[tuple[Any, int]]:
+def edges_of(node: Node) -> Sequence[tuple[Node, int]]:
     return () if is_leaf(node) else node.next_functions
 
 
-def is_leaf(node: Any) -> bool:
+def is_leaf(node: Node) -> bool:
     return isinstance(node, autograd.AccumulateGrad)
 
 
-def item(items: Sequence[Any], k: int) -> Any:
+def item(items: Sequence[Value], k: int) -> Value:
     return items[k] if k < len(items) else None
 
 
-def numbers(x: Any) -> np.ndarray[Any, Any] | None:
+def numbers(x: Value) -> NumpyArray | None:
     """A value in NumPy, where it has numbers; else None."""
     if isinstance(x, extend.Tensor):
         try:
@@ -150,7 +158,7 @@ def numbers(x: Any) -> np.ndarray[Any, Any] | None:
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
-def is_inexact(x: Any) -> bool:
+def is_inexact(x: Value) -> bool:
     dtype = getattr(x, "dtype", None)
     return (
         isinstance(x, (float, complex))
@@ -159,17 +167,17 @@ def is_inexact(x: Any) -> bool:
     )
 
 
-def any_nonzero(x: Any) -> bool:
+def any_nonzero(x: Value) -> bool:
     array = numbers(x)
     return array is not None and bool((array != 0).any())  # NaN is not zero
 
 
-def not_finite(x: Any) -> np.ndarray[Any, Any] | None:
+def not_finite(x: Value) -> NumpyArray | None:
     """Where a value is NaN or infinite; None for what is not of floating dtype."""
     array = numbers(x) if is_inexact(x) else None
     return None if array is None else ~np.isfinite(array)
 
 
-def any_not_finite(x: Any) -> bool:
+def any_not_finite(x: Value) -> bool:
     bad = not_finite(x)
     return bad is not None and bool(bad.any())
