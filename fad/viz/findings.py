@@ -16,6 +16,10 @@ import numpy as np
 
 from fad import errors
 from fad.viz.pullbacks import Node, Pass, Value, Visit, edges_of, is_leaf, numbers
+
+_MOST_LINES = 10
+SMALL = 60  # boxes of a picture
+LIBRARIES = tuple(
     os.path.join(os.path.dirname(sys.modules[name].__file__ or "?"), "")
     for name in ("fad", "jax", "numpy")
 )
