@@ -78,11 +78,11 @@ class _Value:
     below: Value
     needs: int
     linked: int
-    step: Step | None = None
+    step: _NotedCall | None = None
 
 
 @dataclasses.dataclass(eq=False)
-class Step:
+class _NotedCall:
     """An operation that was run on a value that depends on an input."""
 
     name: str
@@ -111,7 +111,7 @@ class _WhyLevel(extend.Level):
     def __init__(self) -> None:
         super().__init__()
         self.values: dict[object, _Value] = {}
-        self.steps: list[Step] = []
+        self.steps: list[_NotedCall] = []
         self.reads: list[_Read] = []
 
     def process(self, op: Value, args: Sequence[Value]) -> Value:
@@ -142,7 +142,7 @@ class _WhyLevel(extend.Level):
         values = [self.known(a) for a in args]
         if not any(values) or name in SHAPES_ALONE:
             return
-        step = Step(name, op, args, values, _users_place(), _records())
+        step = _NotedCall(name, op, args, values, _users_place(), _records())
         needs = functools.reduce(int.__or__, [v.needs for v in values if v is not None])
         for out in outs:
             linked = 0
@@ -168,7 +168,7 @@ def _state(below: Value) -> tuple[int, int]:
     return id(below.array), id(node)
 
 
-def _linked_operands(step: Step, out: Value) -> Iterator[tuple[int, _Value]]:
+def _linked_operands(step: _NotedCall, out: Value) -> Iterator[tuple[int, _Value]]:
     """The operands whose graph goes on through ``out``, with their places."""
     node = out.grad_fn if isinstance(out, extend.Tensor) and out.requires_grad else None
     if node is None or step.op is None:
@@ -218,7 +218,7 @@ def why(f: Callable[..., PyTree]) -> Callable[..., Why]:
     >>> print(fad.why(lambda x: fnp.round(x) * 2.0)(0.7))
     <lambda>: the result is 2, float32[]
     x: the derivative is zero
-      <doctest ...  <- round is constant in pieces: its derivative is 0 everywhere (0.7)
+      ...:1  ...  <- round is constant in pieces: its derivative is 0 everywhere (0.7)
     """
     if not callable(f):
         raise errors.ArgumentError(
@@ -390,7 +390,7 @@ class _Run:
         found.sort(key=lambda c: c.kind in ("comparison", "integers"))
         return unique(found)
 
-    def _cut(self, step: Step, out: _Value) -> Cause:
+    def _cut(self, step: _NotedCall, out: _Value) -> Cause:
         name = step.name
         if step.op is None:
             source = linecache.getline(*step.place)
@@ -461,7 +461,7 @@ class _Run:
         tangent = np.zeros(array.shape, array.dtype)
         tangent[at] = 1
         tangents: dict[_Value, Value] = {self.inputs[k]: jax.numpy.asarray(tangent)}
-        died: list[tuple[Step, int]] = []
+        died: list[tuple[_NotedCall, int]] = []
         for step in steps:
             known = [tangents.get(v) if v is not None else None for v in step.values]
             if all(t is None for t in known) or not any(o in self.needed for o in step.outs):
@@ -487,7 +487,7 @@ class _Run:
             )
         ]
 
-    def _pushed(self, step: Step, tangents: list[Value]) -> list[Value]:
+    def _pushed(self, step: _NotedCall, tangents: list[Value]) -> list[Value]:
         """The tangents of the outputs of a step."""
         if step.op is None or not any(o.linked for o in step.outs):
             return [None] * len(step.outs)
