@@ -20,6 +20,7 @@ import dataclasses
 import functools
 import inspect
 import linecache
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -55,6 +56,7 @@ from fad.viz.pullbacks import (
     PyTree,
     Value,
     Visit,
+    any_nan,
     any_nonzero,
     any_not_finite,
     is_inexact,
@@ -64,6 +66,7 @@ from fad.viz.pullbacks import (
 )
 
 _MOST_STEPS = 5000  # of more, what happens to single elements is not looked for
+_DERIVED = re.compile(r"_(vjp|jvp|laplacian|jet|linear)")
 _CUTTING = {"detach": ("detach", "stop_gradient", ".data", "")}
 
 
@@ -359,8 +362,9 @@ class _Run:
             causes = unique([*forward, *deaths, *telling]) or cuts
             return Finding(name, True, derivative, text, tuple(causes))
         causes = self._zero_elements(k, gradient)
-        zeros = int((numbers(gradient) == 0).sum()) if causes else 0
-        total = int(np.size(numbers(gradient)))
+        array = np.asarray(numbers(gradient))
+        zeros = int(np.sum(array == 0)) if causes else 0
+        total = array.size
         text = (
             f"not zero, but for {zeros} of {total} elements"
             if zeros
@@ -522,7 +526,7 @@ class _Run:
     def _bad_finding(
         self, name: str, target: tuple[Node, int], gradient: Value, bad: Value
     ) -> Finding:
-        derivative = "NaN" if np.isnan(numbers(gradient)).any() else "infinite"
+        derivative = "NaN" if any_nan(gradient) else "infinite"
         count = f" at {int(bad.sum())} of {bad.size} elements" if bad.ndim else ""
         born = self.passed.birth(target)
         causes = [

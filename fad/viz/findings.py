@@ -252,7 +252,7 @@ _FLAT: dict[str, str] = {
         "getitem slice take take_along_axis gather dynamic_slice index_select".split(),
         "leaves it out: the index takes others",
     ),
-    **dict.fromkeys("CopySlices set scatter dynamic_update_slice".split(), "writes over it"),
+    **dict.fromkeys("CopySlices at_set scatter dynamic_update_slice".split(), "writes over it"),
     **dict.fromkeys("abs absolute norm".split(), "has the derivative 0 at 0"),
 }
 
@@ -307,10 +307,10 @@ def at_place(kind: str, text: str, place: tuple[str, int] | None, operation: str
     return Cause(kind, text, f"{os.path.basename(file)}:{number}", source, operation)
 
 
-def flat_cause(node: Node, step: Value, out: Value, incoming: Value) -> Cause:
+def flat_cause(node: Node | None, step: Value, out: Value, incoming: Value) -> Cause:
     """A node, or a step, whose derivative is zero; ``incoming`` is a gradient or tangent that is not."""
     args = saved_operands(node) if step is None else step.args
-    name = name_of(node) if step is None else step.name
+    name = str(step.name) if node is None or step is not None else name_of(node)
     rule = node is not None and hasattr(node, "needs_input_grad")
     at = first_place(incoming != 0) if incoming.ndim else ()
     operands = "" if rule or not args else f" {operands_text(args, incoming.shape, at)}"
@@ -369,7 +369,7 @@ def plain_name(name: str) -> str:
     return name
 
 
-def saved_operands(node: Node) -> list[Value]:
+def saved_operands(node: Node | None) -> list[Value]:
     """The operands of a node, as far as it has saved them; None for others."""
     if node is None or is_leaf(node):
         return []
@@ -390,7 +390,7 @@ def name_of(node: Node) -> str:
     return plain_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Backward")).lower())
 
 
-def line_of(node: Node) -> tuple[str, int] | None:
+def line_of(node: Node | None) -> tuple[str, int] | None:
     """Where a node was recorded, if anomaly mode was on."""
     if node is None:
         return None

@@ -32,6 +32,7 @@ from fad.viz.pullbacks import (
     Node,
     Pass,
     Value,
+    any_nan,
     any_nonzero,
     any_not_finite,
     edges_of,
@@ -139,7 +140,8 @@ def _graph_finding(passed: Pass, loss: Value, name: str, x: Value) -> Finding:
     target = (edge.node, edge.output_nr)
     if target not in passed.arrivals:
         leaves = [
-            f"{n.variable.dtype}{list(n.variable.shape)}" for n in passed.visits if is_leaf(n)
+            f"{m.dtype}{list(m.shape)}"
+            for m in [n.variable for n in passed.visits if isinstance(n, autograd.AccumulateGrad)]
         ]
         text = (
             f"the graph of loss ends at {len(leaves)} other leaves ({listed(leaves)}): on the way from it "
@@ -152,7 +154,7 @@ def _graph_finding(passed: Pass, loss: Value, name: str, x: Value) -> Finding:
     gradient = passed.total(*target)
     bad = not_finite(gradient)
     if bad is not None and bad.any():
-        derivative = "NaN" if np.isnan(numbers(gradient)).any() else "infinite"
+        derivative = "NaN" if any_nan(gradient) else "infinite"
         born = passed.birth(target)
         causes = [*_forward_of(passed, loss), *([born_backwards(None, *born)] if born else [])]
         return Finding(name, True, derivative, f"the gradient is {derivative}", tuple(causes))

@@ -130,7 +130,7 @@ class Pass:
             target = (visit.node, inputs[0])
 
 
-def edges_of(node: Node) -> Sequence[tuple[Node, int]]:
+def edges_of(node: Node) -> Sequence[tuple[Value, int]]:
     return () if is_leaf(node) else node.next_functions
 
 
@@ -176,6 +176,11 @@ def not_finite(x: Value) -> NumpyArray | None:
     """Where a value is NaN or infinite; None for what is not of floating dtype."""
     array = numbers(x) if is_inexact(x) else None
     return None if array is None else ~np.isfinite(array)
+
+
+def any_nan(x: Value) -> bool:
+    array = numbers(x) if is_inexact(x) else None
+    return array is not None and bool((array != array).any())
 
 
 def any_not_finite(x: Value) -> bool:
