@@ -412,6 +412,8 @@ class _Run:
             dtype = getattr(out.below, "dtype", "")
             cast = "a cast" if "astype" in name or "convert" in name else name
             kind, text = "integers", f"{cast} to {dtype}, which has no derivative"
+        elif step.recording and _DERIVED.search(name):
+            kind, text = "flat", f"{name}, a part of a derivative, does not change with it"
         elif not step.recording:
             kind, text = "no_grad", f"{name} under no_grad or inference_mode is not recorded"
         else:

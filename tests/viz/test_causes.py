@@ -346,3 +346,10 @@ def test_warnings_are_those_of_the_program():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fad.why(lambda x: fnp.sin(x).sum())(jnp.asarray(X))
+
+
+def test_a_derivative_that_is_constant_is_no_cut_of_ones_own():
+    for f in (fad.laplacian, lambda g: lambda x: fad.hessian(g)(x).sum()):
+        (finding,) = fad.why(f(lambda y: (y**2).sum()))(jnp.asarray(X)).inputs
+        assert finding.derivative == "None" and finding.causes[0].kind == "flat"
+        assert "a part of a derivative, does not change with it" in finding.causes[0].text
