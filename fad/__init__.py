@@ -105,6 +105,7 @@ from fad.views.make_view import stop_gradient as stop_gradient
 
 if TYPE_CHECKING:
     from fad import viz as viz
+    from fad.viz.causes import why as why
 
 __version__ = "0.1.0"
 __all__ = [
@@ -202,6 +203,7 @@ __all__ = [
     "vjp",
     "vmap",
     "where",
+    "why",
     "zeros",
     "zeros_like",
 ]
@@ -220,7 +222,9 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """``viz``, which is imported when it is asked for: few programs need it."""
+    """``viz`` and ``why``, which are imported when they are asked for: few programs need them."""
     if name == "viz":
         return importlib.import_module("fad.viz")
+    if name == "why":
+        return importlib.import_module("fad.viz.causes").why
     raise _missing(name, __dir__())

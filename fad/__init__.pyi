@@ -74,6 +74,7 @@ from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
 from fad.transforms.dual_numbers import dual_level as dual_level
 from fad.transforms.dual_numbers import make_dual as make_dual
 from fad.transforms.dual_numbers import unpack_dual as unpack_dual
+from fad.viz.causes import why as why
 
 __version__: str
 bool = _dtypes.bool_

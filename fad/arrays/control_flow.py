@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from inspect import signature
@@ -14,11 +15,13 @@ from fad.arrays import special_cases
 from fad.arrays.lists import Args, Function, Kwargs
 from fad.arrays.operations import Op, copy_signature
 from fad.arrays.results import FOLLOWS, TENSORS, as_tensors, numpy_alone
+from fad.arrays.unrolled import UNROLLED, unrolled
 from fad.core import trees
 from fad.core.dtypes import is_inexact
-from fad.core.level import bind, captured_by_jit, outlived
+from fad.core.level import bind, captured_by_jit, outlived, state
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
+from fad.errors import HostValueError
 from fad.levels.staged import call_with_bodies
 from fad.tape.recorder import ROOT
 
@@ -45,6 +48,9 @@ def with_bodies(op: Op) -> Function:
         kwargs = dict(zip(kwargs, values[len(args) :], strict=True))
         args = tuple(values[: len(args)])
         if staged:
+            if state.uncompiled and op.name in UNROLLED:
+                with contextlib.suppress(HostValueError, IndexError):
+                    return unrolled(op.name, args, kwargs)
             args, kwargs = op.with_arrays(args, kwargs) or (args, kwargs)
             return _staged(op.jax_function, args, kwargs, op.results)
         return ordinary(*args, **kwargs)

@@ -66,6 +66,7 @@ from fad.views.user_views import view_function as view_function
 if typing.TYPE_CHECKING:
     from fad.testing.gradient_checks import gradcheck as gradcheck
     from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
+    from fad.viz.graph_causes import why_of as why
 
 __all__ = [
     "AccumulateGrad",
@@ -120,13 +121,16 @@ __all__ = [
     "set_grad_enabled",
     "set_history",
     "view_function",
+    "why",
 ]
 
 
 if not typing.TYPE_CHECKING:  # to a type checker a name that is not there is an error
 
     def __getattr__(name: str) -> object:
-        """``gradcheck`` and ``gradgradcheck``, which are imported at first use: it takes time."""
+        """``gradcheck``, ``gradgradcheck`` and ``why``, which are imported at first use: it takes time."""
         if name in ("gradcheck", "gradgradcheck"):
             return getattr(importlib.import_module("fad.testing"), name)
+        if name == "why":
+            return importlib.import_module("fad.viz.graph_causes").why_of
         raise _no_name_later(__name__, name, lambda: _instead(name), lambda: __all__)

@@ -43,7 +43,14 @@ from fad.levels.staged import StagedLevel, in_body, stage
 from fad.tape.anomaly import compiled_call
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
-from fad.transforms.boundary import check_written, leave, was_written, write_back
+from fad.transforms.boundary import (
+    check_written,
+    enter,
+    has_tensor,
+    leave,
+    was_written,
+    write_back,
+)
 from fad.views.addresses import is_contiguous, place_of, stand_at
 from fad.views.aliases import snapshot
 from fad.views.pytree import flattening
@@ -250,6 +257,10 @@ class Compiled:
 
     def _run(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """Any call."""
+        if state.uncompiled:
+            return leave(
+                self.__wrapped__(*enter(args), **enter(kwargs)), has_tensor((args, kwargs))
+            )
         leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
         entry = self._entries.get(self._drawn(key, leaves))
@@ -497,7 +508,7 @@ def _mode_key(modes: Callable[..., Any]) -> int:
     """
     if modes("levels") or modes("body") is not None or modes("inference") is not None:
         return -1
-    if modes("outside_jax_trace", -1) >= 0:
+    if modes("outside_jax_trace", -1) >= 0 or modes("uncompiled"):
         return -1
     key = 0 if modes("watermark", -1) == modes("base_watermark", -1) else _NO_GRAD
     return key | _HOOKS if modes("saved_hooks") else key

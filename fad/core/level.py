@@ -81,6 +81,7 @@ class ThreadState(threading.local):
     ``exact``: a program is being traced whose results are bitwise those of eager execution.
     ``batching``: `jax.vmap` is being applied to a function of a Primitive. Random draws in it were
     checked when the Primitive was bound, and are not checked again.
+    ``uncompiled``: what would be compiled runs as Python; see `uncompiled`.
 
     Saved values:
 
@@ -104,6 +105,7 @@ class ThreadState(threading.local):
     unreached: tuple[Level, ...] = ()
     tangents_off = -1
     batching: bool = False
+    uncompiled: bool = False
 
 
 state = ThreadState()
@@ -381,6 +383,22 @@ def body_of(level: Level) -> Iterator[None]:
 def constants() -> AbstractContextManager[None]:
     """A block in which a body of `jit` captures no Tensors: those from outside are constants."""
     return modes(body=None)
+
+
+def uncompiled() -> AbstractContextManager[None]:
+    """A block in which functions of `fad.jit` and `fad.checkpoint`, and the loops and branches of `fad.lax`
+    whose conditions have values, run as Python, operation by operation: for levels that look at each.
+
+    Source: ``jax.disable_jit``, which does so for JAX's own.
+
+    >>> import fad
+    >>> from fad import extend
+    >>> f = fad.jit(lambda x: x.item() + 1.0)
+    >>> with extend.uncompiled():
+    ...     f(fad.tensor(2.0))
+    3.0
+    """
+    return modes(uncompiled=True)
 
 
 def traced_by_jax() -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from fad.core.level import Level as Level
 from fad.core.level import bind as bind
 from fad.core.level import map_tensors as map_outputs
 from fad.core.level import restores_modes as restores_modes
+from fad.core.level import uncompiled as uncompiled
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import new_tensor as new_tensor
 from fad.core.types import Operation as Operation
@@ -30,4 +31,5 @@ __all__ = [
     "new_tensor",
     "operation",
     "restores_modes",
+    "uncompiled",
 ]

@@ -340,6 +340,8 @@ def checkpoint(
     @functools.wraps(f)
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         tensors = has_tensor((args, kwargs))
+        if state.uncompiled:
+            return leave(f(*enter(args), **enter(kwargs)), tensors)
         entered, rest = partition(enter((args, kwargs)), Tensor, ordered=True)
         operands = list(map(lower, entered))
         places = list(map(place_of, entered))

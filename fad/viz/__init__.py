@@ -1,4 +1,4 @@
-"""Pictures: recorded graphs, what transforms record, matrices of derivatives, and their patterns.
+"""Pictures of graphs, of derivatives and of their patterns, and why a derivative is None, zero or NaN.
 
 Pictures of graphs are drawn by Graphviz, and Model Explorer folds their groups: both read text, which needs
 nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from Python.
@@ -7,6 +7,9 @@ nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from
 from typing import TYPE_CHECKING
 
 from fad.errors.suggestions import no_name
+from fad.viz.findings import Cause as Cause
+from fad.viz.findings import Finding as Finding
+from fad.viz.findings import Why as Why
 from fad.viz.graphs import Graph as Graph
 from fad.viz.graphs import graph as graph
 from fad.viz.matrices import Matrix as Matrix
@@ -15,7 +18,18 @@ from fad.viz.nodes import NodeView as NodeView
 from fad.viz.patterns import Pattern as Pattern
 from fad.viz.patterns import pattern as pattern
 
-__all__ = ["Graph", "Matrix", "NodeView", "Pattern", "graph", "matrix", "pattern"]
+__all__ = [
+    "Cause",
+    "Finding",
+    "Graph",
+    "Matrix",
+    "NodeView",
+    "Pattern",
+    "Why",
+    "graph",
+    "matrix",
+    "pattern",
+]
 
 
 if not TYPE_CHECKING:  # to a type checker a name that is not there is an error

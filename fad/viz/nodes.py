@@ -150,7 +150,7 @@ def _places(t: Tensor, label: str) -> list[tuple[Node, int, str]]:
     return found
 
 
-def saved_arrays(node: Node) -> dict[int, Any]:
+def saved_arrays(node: Node) -> dict[int, PyTree]:
     """The arrays that a node keeps for its backward pass, each once, by identity."""
     found = {}
     for value in getattr(node, "saved_values", tuple)():
@@ -299,7 +299,7 @@ def _view(
 
 def _outputs(node: Node) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Shape and dtype of each output of the forward operation."""
-    found: Any
+    found: PyTree
     if isinstance(node, PrimitiveNode):
         found = node.plan.out_avals or ()
     elif isinstance(node, FunctionNode):

@@ -36,7 +36,7 @@ ROOMS = {
     "arrays": """arguments lists special_cases call_notes keywords dims numpy_keywords
         numpy_functions plans results operations smooth smooth_ratios smooth_functions smooth_gamma
         smooth_special smooth_matrices smooth_norms smooth_deviations torch_functions
-        torch_matrices torch_indexing torch_operations control_flow loops loop_rules while_loops
+        torch_matrices torch_indexing torch_operations unrolled control_flow loops loop_rules while_loops
         aliasing derive namespaces""",
     "numpy": "*",
     "lax": "*",
@@ -59,7 +59,8 @@ ROOMS = {
     "autograd": "*",
     "func": "*",
     "testing": "*",
-    "viz": "nodes groups text drawing matrices patterns graphs",
+    "viz": """nodes groups text drawing matrices patterns graphs pullbacks findings causes
+        graph_causes""",
     "replay": "policy inputs program states segment trace",
 }
 IN_FRONT = {

@@ -34,6 +34,9 @@ ELSEWHERE = {
     "tape/recorded_node": "tape/test_recorder.py",
     "tape/running": "tape/test_threads.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",
+    "viz/findings": "viz/test_causes.py",
+    "viz/graph_causes": "viz/test_causes.py",
+    "viz/pullbacks": "viz/test_causes.py",
     "views/shapes_in_place": "methods/test_shapes_in_place.py",
 }
 # Files about what a room does as a whole.

@@ -1,0 +1,589 @@
+"""``fad.why`` and ``fad.autograd.why``: where a derivative that is None, zero or NaN comes from.
+
+NOTE [why]
+
+    f = lambda x: fad.numpy.where(x > 0.0, fad.numpy.sqrt(x), 0.0).detach() * fad.nn.relu(x)
+    assert [cause.kind for cause in fad.why(f)(-1.0).inputs[0].causes] == ["flat", "detach"]
+
+A graph has only what a derivative goes through. Where it is cut there is nothing in it. So `why` runs the
+function at a level of its own, which sees every operation, with its line and its operands, and follows two
+things: which values depend on an input at all, and which of them its graph leads to. Below that level the
+inputs are leaves of the eager tape. A derivative is *cut* where an operation takes a value that the graph
+leads to and gives one that it does not. It is *flat* where a node takes a gradient that is not zero and
+gives zero: the pass is made node by node. A NaN is followed from where it arrives to the operation, or the
+node, that was given none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import linecache
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import jax
+import numpy as np
+
+from fad import autograd, errors, extend
+from fad.viz.findings import (
+    COMPARISONS,
+    LIBRARIES,
+    POSITIONS,
+    SHAPES_ALONE,
+    SMALL,
+    Box,
+    Cause,
+    Finding,
+    Why,
+    at_place,
+    born_backwards,
+    cancelled,
+    first_place,
+    flat_cause,
+    index_text,
+    number_text,
+    operands_text,
+    plain_name,
+    unique,
+    zero_text,
+)
+from fad.viz.pullbacks import (
+    Node,
+    Pass,
+    PyTree,
+    Value,
+    Visit,
+    any_nan,
+    any_nonzero,
+    any_not_finite,
+    is_inexact,
+    item,
+    not_finite,
+    numbers,
+)
+
+_MOST_STEPS = 5000  # of more, what happens to single elements is not looked for
+_DERIVED = re.compile(r"_(vjp|jvp|laplacian|jet|linear)")
+_CUTTING = {"detach": ("detach", "stop_gradient", ".data", "")}
+
+
+@dataclasses.dataclass(eq=False)
+class _Value:
+    """A value that depends on inputs.
+
+    ``below`` is it on the tape. ``needs`` and ``linked`` are sets of inputs, as bits: what it depends on, and
+    what its graph leads to.
+    """
+
+    below: Value
+    needs: int
+    linked: int
+    step: _NotedCall | None = None
+
+
+@dataclasses.dataclass(eq=False)
+class _NotedCall:
+    """An operation that was run on a value that depends on an input."""
+
+    name: str
+    op: Value
+    args: list[Value]
+    values: list[_Value | None]
+    place: tuple[str, int]
+    recording: bool
+    outs: list[_Value] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class _Read:
+    """A number that Python read."""
+
+    what: str
+    needs: int
+    place: tuple[str, int]
+
+
+class _WhyLevel(extend.Level):
+    """Notes each operation on what depends on an input, and runs it on the eager tape."""
+
+    kind = "why"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[object, _Value] = {}
+        self.steps: list[_NotedCall] = []
+        self.reads: list[_Read] = []
+
+    def process(self, op: Value, args: Sequence[Value]) -> Value:
+        if op.expands:
+            return op.expand(args)
+        below = [a.value if self._owns(a) else a for a in args]
+        out = extend.bind(op, below)
+        self._note(plain_name(op.name), op, below, out if type(out) is tuple else (out,))
+        return extend.map_outputs(self.lift, out)
+
+    def constant(self, t: Value, stop: Callable[[Value], Value]) -> Value:
+        out = super().constant(t, stop)
+        self._note("detach", None, [t.value], [out.value])
+        return out
+
+    def check_has_value(self, t: Value, what: str = "") -> None:
+        value = self.known(t.value)
+        if value is not None:
+            self.reads.append(_Read(what or ".array", value.needs, _users_place()))
+
+    def detach(self, x: Value) -> Value:
+        return x
+
+    def _owns(self, x: object) -> bool:
+        return isinstance(x, extend.Tensor) and x.level is self
+
+    def _note(self, name: str, op: Value, args: list[Value], outs: Iterable[Value]) -> None:
+        values = [self.known(a) for a in args]
+        if not any(values) or name in SHAPES_ALONE:
+            return
+        step = _NotedCall(name, op, args, values, _users_place(), _records())
+        needs = functools.reduce(int.__or__, [v.needs for v in values if v is not None])
+        for out in outs:
+            linked = 0
+            for _, v in _linked_operands(step, out):
+                linked |= v.linked
+            step.outs.append(self.noted(_Value(out, needs, linked, step)))
+        self.steps.append(step)
+
+    def noted(self, value: _Value) -> _Value:
+        self.values[id(value.below)] = self.values[_state(value.below)] = value
+        return value
+
+    def known(self, below: Value) -> _Value | None:
+        """What is known of a value; a Tensor that was written to has another one of the same state."""
+        if not isinstance(below, extend.Tensor):
+            return None
+        return self.values.get(id(below)) or self.values.get(_state(below))
+
+
+def _state(below: Value) -> tuple[int, int]:
+    """An array, and its place in the graph."""
+    node = autograd.graph.get_gradient_edge(below).node if below.requires_grad else None
+    return id(below.array), id(node)
+
+
+def _linked_operands(step: _NotedCall, out: Value) -> Iterator[tuple[int, _Value]]:
+    """The operands whose graph goes on through ``out``, with their places."""
+    node = out.grad_fn if isinstance(out, extend.Tensor) and out.requires_grad else None
+    if node is None or step.op is None:
+        return
+    edges = node.next_functions
+    for k, v in enumerate(step.values):
+        goes_on = len(edges) != len(step.args) or edges[k][0] is not None
+        if v is not None and v.linked and goes_on:
+            yield k, v
+
+
+def _records() -> bool:
+    return autograd.grad_mode.is_grad_enabled() and not autograd.is_inference_mode_enabled()
+
+
+def _users_place() -> tuple[str, int]:
+    """File and line of the innermost frame that is not fad's, JAX's or NumPy's."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(LIBRARIES) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def why(f: Callable[..., PyTree]) -> Callable[..., Why]:
+    """Why the derivative of a function is None, zero or NaN: for each input the line, and the operands.
+
+    The function is run once, operation by operation: what `fad.jit` or `checkpoint` would compile, and loops
+    and branches of `fad.lax`, run as Python. Then a backward pass is made node by node. It takes the time of
+    a debugger, not that of training.
+
+    Arguments:
+        f: the function that is differentiated: not its gradient, but what `fad.grad` is called with. It may
+            have transforms inside, and be one; its result is any pytree. Where that is not one real number,
+            derivatives are those of a sum of its elements with weights.
+
+    Returns:
+        A function with f's arguments that returns a `fad.viz.Why`. Every floating array or number in the
+        arguments is an input.
+
+    Raises:
+        ArgumentError: ``f`` is no function, or an argument has no value, as it is traced or batched: call it
+            outside of transforms.
+
+    Source: it answers what PyTorch users ask of ``.grad is None``; nothing like it is in PyTorch or JAX.
+
+    >>> import fad, fad.numpy as fnp
+    >>> print(fad.why(lambda x: fnp.round(x) * 2.0)(0.7))
+    <lambda>: the result is 2, float32[]
+    x: the derivative is zero
+      ...:1  ...  <- round is constant in pieces: its derivative is 0 everywhere (0.7)
+    """
+    if not callable(f):
+        raise errors.ArgumentError(
+            f"why: the first argument must be a function, got {errors.describe(f)}: write fad.why(f)(x). For "
+            "a Tensor that has been computed there is fad.autograd.why(loss, x)"
+        )
+
+    @extend.restores_modes
+    def explained(*args: Value, **kwargs: Value) -> Why:
+        with autograd.compiled(False), autograd.enable_grad(), extend.uncompiled():
+            return _Run(f, args, kwargs).report()
+
+    return explained
+
+
+class _Run:
+    """One run of a function, and what is found in it."""
+
+    def __init__(
+        self, f: Callable[..., PyTree], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+    ) -> None:
+        self.name = getattr(f, "__name__", type(f).__name__)
+        paths, structure = jax.tree_util.tree_flatten_with_path(
+            (args, kwargs), is_leaf=lambda x: isinstance(x, extend.Tensor)
+        )
+        names = _parameter_names(f, args)
+        self.names: list[str] = []
+        self.inputs: list[_Value] = []
+        self.ends: list[Value] = []
+        leaves = []
+        with _WhyLevel() as self.level:
+            for path, leaf in paths:
+                if not is_inexact(leaf):
+                    leaves.append(extend.enter(leaf))
+                    continue
+                array = numbers(leaf)
+                if array is None:
+                    raise errors.ArgumentError(
+                        f"why: {_input_name(path, names)} has no value here, as it is traced or batched "
+                        f"({errors.describe(leaf)}): call fad.why outside of transforms, with the "
+                        "function that has them"
+                    )
+                below = extend.enter(jax.numpy.asarray(array, getattr(leaf, "dtype", None)))
+                below = below.requires_grad_()
+                bit = 1 << len(self.inputs)
+                self.ends.append(autograd.graph.get_gradient_edge(below))
+                self.inputs.append(self.level.noted(_Value(below, bit, bit)))
+                self.names.append(_input_name(path, names))
+                leaves.append(self.level.lift(below))
+            args, kwargs = jax.tree_util.tree_unflatten(structure, leaves)
+            result = f(*args, **kwargs)
+            self.results = [self._result(x) for x in _tensors(result)]
+        self.result = result
+        self.outs = [v for v in self.results if v is not None]
+        self.needed = self._ancestors()
+        roots = self._roots()
+        self.passed = Pass(roots, [e.node for e in self.ends])
+        self.by_node = {
+            out.below.grad_fn: step
+            for step in self.level.steps
+            for out in step.outs
+            if isinstance(out.below, extend.Tensor) and out.below.grad_fn is not None
+        }
+
+    def _result(self, x: Value) -> _Value | None:
+        while isinstance(x, extend.Tensor) and x.level is not self.level and not x.level.alive:
+            x = x.level.outlive(x)
+        if not isinstance(x, extend.Tensor) or x.level is not self.level:
+            return None
+        return self.level.known(x.value)
+
+    def _ancestors(self) -> set[_Value]:
+        """The values that the result is computed from."""
+        found: set[_Value] = set()
+        todo = list(self.outs)
+        while todo:
+            v = todo.pop()
+            if v not in found:
+                found.add(v)
+                if v.step is not None:
+                    todo += [a for a in v.step.values if a is not None]
+        return found
+
+    def _roots(self) -> list[tuple[Node, int, Value]]:
+        """Where the pass begins. Weights of elements differ, so that what cancels in a plain sum does not."""
+        random = np.random.default_rng(0)
+        roots = []
+        for v in dict.fromkeys(self.outs):
+            if v.linked and is_inexact(v.below):
+                shape = v.below.shape
+                weights = random.uniform(0.5, 1.5, shape) if shape or len(self.outs) > 1 else 1.0
+                edge = autograd.graph.get_gradient_edge(v.below)
+                gradient = extend.enter(jax.numpy.asarray(weights, v.below.dtype))
+                roots.append((edge.node, edge.output_nr, gradient))
+        return roots
+
+    def report(self) -> Why:
+        findings = [self._finding(k) for k in range(len(self.inputs))]
+        array = numbers(_tensors(self.result)[0]) if len(_tensors(self.result)) == 1 else None
+        said = f"{len(self.results)} arrays"
+        if array is not None:
+            value = f"{number_text(array[()])}, " if array.ndim == 0 else ""
+            said = f"{value}{array.dtype}{list(array.shape)}"
+        if any(any_not_finite(v.below) for v in self.outs):
+            said += ", not finite"
+        advice = (
+            "" if findings else "No argument is of floating dtype: integers have no derivative."
+        )
+        return Why(f"{self.name}: the result is {said}", findings, advice, self._boxes(findings))
+
+    def _finding(self, k: int) -> Finding:
+        bit, name, edge = 1 << k, self.names[k], self.ends[k]
+        target = (edge.node, edge.output_nr)
+        depends = any(v.needs & bit for v in self.outs)
+        if not depends:
+            causes = self._reads(bit) or [self._unused(k)]
+            return Finding(
+                name, False, "None", "None: no operation leads from it to the result", tuple(causes)
+            )
+        cuts = self._cuts(bit)
+        if not any(v.linked & bit for v in self.outs):
+            text = "None: every way to the result is cut"
+            return Finding(name, True, "None", text, tuple(cuts))
+        gradient = self.passed.total(*target)
+        bad = not_finite(gradient)
+        if bad is not None and bad.any():
+            return self._bad_finding(name, target, gradient, bad)
+        forward = self._born_forwards()
+        if not any_nonzero(gradient):
+            deaths = [self._death(v, edge) for v, edge in self.passed.deaths(target)]
+            if not deaths:
+                deaths = [
+                    cancelled(key, self.passed, self._place_of)
+                    for key in self.passed.cancellations(target)
+                ]
+            derivative, text = zero_text(gradient, "derivative")
+            telling = [c for c in cuts if c.kind not in ("comparison", "integers")]
+            causes = unique([*forward, *deaths, *telling]) or cuts
+            return Finding(name, True, derivative, text, tuple(causes))
+        causes = self._zero_elements(k, gradient)
+        array = np.asarray(numbers(gradient))
+        zeros = int(np.sum(array == 0)) if causes else 0
+        total = array.size
+        text = (
+            f"not zero, but for {zeros} of {total} elements"
+            if zeros
+            else "a plain number, not zero"
+        )
+        if not causes:
+            causes = [c for c in cuts if c.kind in ("detach", "no_grad") and c.operation]
+            text = "not zero; another way to the result is cut" if causes else text
+        if forward:
+            causes, text = [*forward, *causes], "not zero; but the result is not finite"
+        return Finding(name, True, "nonzero", text, tuple(causes))
+
+    # Where no graph leads
+
+    def _cuts(self, bit: int) -> list[Cause]:
+        """Where an operation takes a value that the graph of an input leads to, and gives another one."""
+        found: list[Cause] = []
+        for step in self.level.steps:
+            outs = [out for out in step.outs if out in self.needed]
+            for out in outs:
+                going_on = {k for k, _ in _linked_operands(step, out.below)}
+                if any(
+                    v is not None and v.linked & bit and k not in going_on
+                    for k, v in enumerate(step.values)
+                ):
+                    found.append(self._cut(step, out))
+        found.sort(key=lambda c: c.kind in ("comparison", "integers"))
+        return unique(found)
+
+    def _cut(self, step: _NotedCall, out: _Value) -> Cause:
+        name = step.name
+        if step.op is None:
+            source = linecache.getline(*step.place)
+            name = next((w for w in ("stop_gradient", ".data", "detach") if w in source), "")
+            what = f"{name}: a constant" if name else "what is called here makes it a constant,"
+            kind, text = "detach", f"{what} from here on"
+        elif name in COMPARISONS:
+            kind, text = "comparison", f"{name} compares: no derivative goes through it"
+        elif name in POSITIONS:
+            kind, text = (
+                "integers",
+                f"{name} gives positions, which are integers: no derivative goes through it",
+            )
+        elif not is_inexact(out.below):
+            dtype = getattr(out.below, "dtype", "")
+            cast = "a cast" if "astype" in name or "convert" in name else name
+            kind, text = "integers", f"{cast} to {dtype}, which has no derivative"
+        elif step.recording and _DERIVED.search(name):
+            kind, text = "flat", f"{name}, a part of a derivative, does not change with it"
+        elif not step.recording:
+            kind, text = "no_grad", f"{name} under no_grad or inference_mode is not recorded"
+        else:
+            kind, text = (
+                "rule",
+                f"{name} gives no derivative for it (stop_gradient inside, or marked so)",
+            )
+        return at_place(kind, text, step.place, name)
+
+    def _reads(self, bit: int) -> list[Cause]:
+        reads = [r for r in self.level.reads if r.needs & bit]
+        by_value = [r for r in reads if r.what != "bool()"]
+        return unique(
+            at_place(
+                "read",
+                f"{r.what} makes a number of Python: what is computed with it is a constant"
+                if r.what != "bool()"
+                else "it only chooses a branch, by bool()",
+                r.place,
+                r.what,
+            )
+            for r in by_value or reads
+        )
+
+    def _unused(self, k: int) -> Cause:
+        bit = 1 << k
+        last = [step for step in self.level.steps if any(o.needs & bit for o in step.outs)]
+        if not last:
+            return Cause("unused", "no operation uses it")
+        text = f"{last[-1].name} is the last operation that depends on it; the result is not made of that"
+        return at_place("unused", text, last[-1].place, last[-1].name)
+
+    # Where a gradient becomes zero
+
+    def _place_of(self, node: Node) -> tuple[str, int] | None:
+        step = self.by_node.get(node)
+        return step.place if step is not None else None
+
+    def _death(self, visit: Visit, edge: int) -> Cause:
+        step = self.by_node.get(visit.node)
+        gradient = next(g for g in visit.incoming if any_nonzero(g))
+        return flat_cause(visit.node, step, item(visit.outgoing, edge), numbers(gradient))
+
+    def _zero_elements(self, k: int, gradient: Value) -> list[Cause]:
+        """Why the first element whose derivative is zero has none, by pushing its tangent forwards."""
+        array = numbers(gradient)
+        steps = self.level.steps
+        if array is None or array.all() or len(steps) > _MOST_STEPS:
+            return []
+        at = first_place(array == 0)
+        tangent = np.zeros(array.shape, array.dtype)
+        tangent[at] = 1
+        tangents: dict[_Value, Value] = {self.inputs[k]: jax.numpy.asarray(tangent)}
+        died: list[tuple[_NotedCall, int]] = []
+        for step in steps:
+            known = [tangents.get(v) if v is not None else None for v in step.values]
+            if all(t is None for t in known) or not any(o in self.needed for o in step.outs):
+                continue
+            found = self._pushed(step, known)
+            alive = False
+            for out, t in zip(step.outs, found, strict=False):
+                if t is not None and any_nonzero(t):
+                    tangents[out] = t
+                    alive = alive or out in self.needed
+            if not alive:
+                died.append((step, next(i for i, t in enumerate(known) if t is not None)))
+        if not died or any(out in tangents for out in self.outs):
+            return []
+        step, operand = next((d for d in died if d[0].outs[0].linked), died[0])
+        if step.op is None or not any(o.linked for o in step.outs):
+            cause = self._cut(step, step.outs[0])
+        else:
+            cause = flat_cause(None, step, (), numbers(tangents[step.values[operand]]))  # type: ignore[index]
+        return [
+            dataclasses.replace(
+                cause, text=f"element {index_text(at)}: {cause.text}" if at else cause.text
+            )
+        ]
+
+    def _pushed(self, step: _NotedCall, tangents: list[Value]) -> list[Value]:
+        """The tangents of the outputs of a step."""
+        if step.op is None or not any(o.linked for o in step.outs):
+            return [None] * len(step.outs)
+        primals = [a.array if isinstance(a, extend.Tensor) else a for a in step.args]
+        _, found = step.op.jvp(primals, tangents)
+        return list(found) if isinstance(found, (tuple, list)) else [found]
+
+    # Where a NaN is born
+
+    def _born_forwards(self) -> list[Cause]:
+        """The operation that gave the NaN or infinity in the result when it was given none."""
+        v = next((v for v in self.outs if any_not_finite(v.below)), None)
+        while v is not None and v.step is not None:
+            bad = next(
+                (a for a in v.step.values if a is not None and any_not_finite(a.below)), None
+            )
+            if bad is None:
+                break
+            v = bad
+        if v is None:
+            return []
+        if v.step is None:
+            return [Cause("nan", "the input has NaN or infinity in it")]
+        mask = not_finite(v.below)
+        assert mask is not None
+        at = first_place(mask)
+        value = numbers(v.below)[at]  # type: ignore[index]
+        operands = operands_text(v.step.args, mask.shape, at)
+        text = f"{v.step.name} gives {number_text(value)}, forwards, of {operands}"
+        return [at_place("nan", text, v.step.place, v.step.name)]
+
+    def _bad_finding(
+        self, name: str, target: tuple[Node, int], gradient: Value, bad: Value
+    ) -> Finding:
+        derivative = "NaN" if any_nan(gradient) else "infinite"
+        count = f" at {int(bad.sum())} of {bad.size} elements" if bad.ndim else ""
+        born = self.passed.birth(target)
+        causes = [
+            *self._born_forwards(),
+            *([born_backwards(self.by_node.get(born[0].node), *born)] if born else []),
+        ]
+        causes = causes or [Cause("nan", "finite gradients add up to infinity")]
+        return Finding(
+            name, True, derivative, f"the derivative is {derivative}{count}", tuple(causes)
+        )
+
+    # The picture
+
+    def _boxes(self, findings: Sequence[Finding]) -> list[Box]:
+        steps = [s for s in self.level.steps if any(o in self.needed for o in s.outs)]
+        steps = steps[-SMALL:]
+        bad = {(c.line, c.operation) for f in findings for c in f.causes if c.line}
+        places: dict[_Value, int] = {}
+        boxes = []
+        for k, (name, v) in enumerate(zip(self.names, self.inputs, strict=True)):
+            places[v] = k
+            boxes.append(Box([name, findings[k].text], "input", []))
+        for step in steps:
+            cause = at_place("", "", step.place)
+            cut = any((cause.line, n) in bad for n in (step.name, *_CUTTING.get(step.name, ())))
+            state = "cut" if cut else "alive" if any(o.linked for o in step.outs) else "dead"
+            operands = [places[v] for v in step.values if v in places]
+            for out in step.outs:
+                places[out] = len(boxes)
+            boxes.append(Box([step.name, f"{cause.line}  {cause.source}"], state, operands))
+        ends = [places[v] for v in dict.fromkeys(self.outs) if v in places]
+        return [*boxes, Box(["result"], "result", ends)]
+
+
+def _tensors(tree: PyTree) -> list[Value]:
+    return jax.tree_util.tree_leaves(tree, is_leaf=lambda x: isinstance(x, extend.Tensor))
+
+
+def _parameter_names(f: Callable[..., PyTree], args: tuple[PyTree, ...]) -> list[str]:
+    """A name for each positional argument."""
+    try:
+        bound = inspect.signature(f).bind_partial(*args).arguments
+    except (TypeError, ValueError):
+        bound = {}
+    names = []
+    for name, value in bound.items():
+        kind = inspect.signature(f).parameters[name].kind
+        names += (
+            [f"{name}[{k}]" for k in range(len(value))] if kind is kind.VAR_POSITIONAL else [name]
+        )
+    return names + [f"argument {k}" for k in range(len(names), len(args))]
+
+
+def _input_name(path: Sequence[Value], names: Sequence[str]) -> str:
+    """``w['bias']`` for a leaf of ``(args, kwargs)``."""
+    first, key, *rest = path
+    start = names[key.idx] if first.idx == 0 else str(key.key)
+    return start + jax.tree_util.keystr(tuple(rest))

@@ -1,0 +1,401 @@
+"""What `fad.why` finds: reports, their pictures, and causes in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import importlib
+import linecache
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from fad import errors
+from fad.viz.pullbacks import Node, Pass, Value, Visit, edges_of, is_leaf, numbers
+
+_MOST_LINES = 10
+SMALL = 60  # boxes of a picture
+LIBRARIES = tuple(
+    os.path.join(os.path.dirname(sys.modules[name].__file__ or "?"), "")
+    for name in ("fad", "jax", "numpy")
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """One place that a derivative does not get past.
+
+    Attributes:
+        kind: ``"detach"``, ``"no_grad"``, ``"integers"``, ``"comparison"``, ``"read"``, ``"rule"``,
+            ``"flat"``, ``"cancels"``, ``"unused"``, ``"nan"``, ``"leaf"`` or ``"not in the graph"``.
+        text: what happens there, in words, with the operands.
+        line: the line of the program, ``"model.py:12"``; empty where it is not known.
+        source: what stands in that line.
+        operation: the name of the operation; empty where there is none.
+
+    >>> import fad
+    >>> (cause,) = fad.why(lambda x: 3.0 * x.detach())(2.0).inputs[0].causes
+    >>> cause.kind, cause.operation
+    ('detach', 'detach')
+    """
+
+    kind: str
+    text: str
+    line: str = ""
+    source: str = ""
+    operation: str = ""
+
+    def __str__(self) -> str:
+        source = self.source if len(self.source) <= 60 else f"{self.source[:57]}..."
+        return f"{self.line}  {source}  <- {self.text}" if self.line else self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """What is found of one input.
+
+    Attributes:
+        name: its parameter, and its place in a pytree.
+        depends: whether the result is computed from its value, by operations that fad sees.
+        derivative: ``"nonzero"``, ``"zero"``, ``"None"``, ``"NaN"`` or ``"infinite"``.
+        text: the same in words.
+        causes: a `Cause` for each place, the most telling one first.
+
+    >>> import fad
+    >>> finding = fad.why(lambda x: fad.nn.relu(x))(-2.0).inputs[0]
+    >>> finding.depends, finding.derivative
+    (True, 'zero')
+    """
+
+    name: str
+    depends: bool
+    derivative: str
+    text: str
+    causes: tuple[Cause, ...] = ()
+
+
+class Why:
+    """What `fad.why` and `fad.autograd.why` return. ``print`` gives at most ten lines.
+
+    Attributes:
+        inputs: a `Finding` for each input, in their order.
+
+    >>> import fad
+    >>> report = fad.why(lambda x, y: x * y.detach())(2.0, 3.0)
+    >>> [finding.derivative for finding in report.inputs]
+    ['nonzero', 'None']
+    """
+
+    def __init__(
+        self, title: str, inputs: Sequence[Finding], advice: str = "", boxes: Sequence[Box] = ()
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self._title = title
+        self._advice = advice
+        self._boxes = boxes
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{x.name}: {x.derivative}" for x in self.inputs)
+        return f"<fad.why: {found}>"
+
+    def __str__(self) -> str:
+        bad = [x for x in self.inputs if x.causes or x.derivative != "nonzero"]
+        good = [x.name for x in self.inputs if x not in bad]
+        end = [self._advice] if self._advice else []
+        if good:
+            end.insert(0, f"{listed(good)}: a plain number, not zero")
+        room = _MOST_LINES - 1 - len(end)
+        lines: list[str] = []
+        for number, x in enumerate(bad):
+            left = len(bad) - number - 1
+            most = max(1, room - len(lines) - 1 - min(left, 2))
+            block = [f"{x.name}: {x.text}", *[f"  {cause}" for cause in x.causes[: min(most, 3)]]]
+            if len(lines) + len(block) + bool(left) > room:
+                lines.append(f"... and {left + 1} more inputs: see .inputs")
+                break
+            lines += block
+        return "\n".join([self._title, *lines, *end])
+
+    def dot(self) -> str:
+        """The way from the inputs to the result in Graphviz's language; what is cut, or flat, is red."""
+        lines = [
+            "digraph why {",
+            '  node [shape=box, style="filled,rounded", fontname="Helvetica"];',
+        ]
+        for k, box in enumerate(self._boxes):
+            text = "\\n".join(t.replace("\\", "\\\\").replace('"', '\\"') for t in box.lines)
+            lines.append(f'  b{k} [label="{text}", fillcolor="{_COLORS[box.state]}"];')
+            lines += [f"  b{j} -> b{k};" for j in box.operands]
+        return "\n".join([*lines, "}", ""])
+
+    def svg(self) -> str:
+        """The picture that `dot` says, drawn by Graphviz.
+
+        Raises:
+            MissingLibrary: Graphviz's Python package is not installed.
+        """
+        return self._drawn("svg").decode()
+
+    def png(self) -> bytes:
+        """The picture as a PNG file, drawn by Graphviz.
+
+        Raises:
+            MissingLibrary: Graphviz's Python package is not installed.
+        """
+        return self._drawn("png")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file, in the format that its name ends with.
+
+        Arguments:
+            path: ends with ``.txt``, ``.dot``, ``.html``, ``.svg`` or ``.png``.
+
+        Raises:
+            ArgumentError: it ends with something else.
+            MissingLibrary: Graphviz's Python package is not installed, for ``.svg`` and ``.png``.
+        """
+        file = pathlib.Path(path)
+        formats: dict[str, Callable[[], str | bytes]] = {
+            ".txt": self.__str__,
+            ".dot": self.dot,
+            ".html": self._repr_html_,
+            ".svg": self.svg,
+            ".png": self.png,
+        }
+        if file.suffix.lower() not in formats:
+            raise errors.ArgumentError(
+                f"save: the name must end with one of {', '.join(formats)}, got {str(path)!r}"
+            )
+        content = formats[file.suffix.lower()]()
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def _drawn(self, format: str) -> bytes:
+        try:
+            graphviz = importlib.import_module("graphviz")
+        except ImportError as error:
+            raise errors.MissingLibrary(
+                "why: a picture needs graphviz, which is not installed: pip install graphviz, and the "
+                'program dot. Without it there are print(report), report.dot() and report.save("why.html")'
+            ) from error
+        picture: bytes = graphviz.Source(self.dot()).pipe(format=format)
+        return picture
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the text, and the operations in a row of boxes, those that cut the way in red."""
+        text = f"<pre>{html.escape(str(self))}</pre>"
+        boxes = [
+            f'<tr><td style="background:{_COLORS[box.state]};padding:2px 8px">'
+            f"{html.escape('  '.join(box.lines))}</td></tr>"
+            for box in self._boxes
+        ]
+        return f"{text}<table>{''.join(boxes)}</table>" if boxes else text
+
+
+@dataclasses.dataclass
+class Box:
+    """One box of the picture: its lines, whether a derivative gets past it, and the boxes of its operands."""
+
+    lines: list[str]
+    state: str
+    operands: list[int]
+
+
+_COLORS = {
+    "input": "#d9f2d9",
+    "alive": "#ffffff",
+    "cut": "#ffcdd2",
+    "dead": "#eeeeee",
+    "result": "#e3f2fd",
+}
+
+
+# In words
+
+SHAPES_ALONE = frozenset("unit_cotangent zeros_like ones_like empty_like full_like".split())
+COMPARISONS = frozenset(
+    "greater greater_equal less less_equal equal not_equal eq ne gt ge lt le isclose isnan isinf isfinite "
+    "sign signbit logical_and logical_or logical_not heaviside".split()
+)
+POSITIONS = frozenset(
+    "argmax argmin argsort argpartition nanargmax nanargmin searchsorted digitize nonzero".split()
+)
+_FLAT: dict[str, str] = {
+    **dict.fromkeys(
+        "relu relu6 leaky_relu".split(),
+        "does not pass derivatives on where its operand is not above 0",
+    ),
+    **dict.fromkeys("where select".split(), "takes the other branch"),
+    **dict.fromkeys(
+        "clip clamp hard_tanh hard_sigmoid".split(), "is constant outside of its bounds"
+    ),
+    **dict.fromkeys("maximum minimum fmax fmin max min amax amin".split(), "picks another one"),
+    **dict.fromkeys("sort partition top_k median".split(), "picks others"),
+    **dict.fromkeys(
+        "round rint floor ceil trunc fix sign heaviside floor_divide around".split(),
+        "is constant in pieces: its derivative is 0 everywhere",
+    ),
+    **dict.fromkeys(
+        "sigmoid tanh erf expit softplus silu gelu exp arctan logistic erfc".split(),
+        "is saturated: its derivative is 0 in this dtype",
+    ),
+    **dict.fromkeys(
+        "softmax log_softmax".split(), "is saturated, or only the sum of what it gives is used"
+    ),
+    **dict.fromkeys(
+        "multiply matmul dot einsum tensordot vdot inner".split(), "multiplies by 0, or underflows"
+    ),
+    **dict.fromkeys(
+        "getitem slice take take_along_axis gather dynamic_slice index_select".split(),
+        "leaves it out: the index takes others",
+    ),
+    **dict.fromkeys("CopySlices at_set scatter dynamic_update_slice".split(), "writes over it"),
+    **dict.fromkeys("abs absolute norm".split(), "has the derivative 0 at 0"),
+}
+
+
+def _flat_text(name: str, out: Value, rule: bool, operands: str) -> str:
+    if rule:
+        return f"the rule of {name} returns {'None' if out is None else 'zeros'} for it"
+    base = re.sub(r"(_(vjp|jvp))+$", "", name)
+    what = _FLAT.get(name)
+    if base != name:
+        what = f"(the derivative of {base}) does not change with it"
+    shown = "a write in place" if name == "CopySlices" else name
+    return f"{shown} {what or 'has the derivative 0'}{operands}"
+
+
+def number_text(x: Value) -> str:
+    return f"{x:.6g}" if isinstance(x, (float, np.floating)) else str(x)
+
+
+def operands_text(args: Sequence[Value], shape: tuple[int, ...], at: tuple[int, ...] | None) -> str:
+    """Operands at an element of the output of their operation; their shapes where they have other ones."""
+    texts = []
+    for a in args:
+        array = numbers(a)
+        if array is None or (array.ndim and (at is None or array.shape != shape)):
+            texts.append("..." if array is None else f"{array.dtype}{list(array.shape)}")
+        else:
+            texts.append(number_text(array[at if array.ndim else ()][()]))
+    place = f" at element {index_text(at)}" if at else ""
+    return (f"({', '.join(texts)})" if texts else "") + place
+
+
+def index_text(at: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, at))}]"
+
+
+def first_place(mask: Value) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(mask)[0])
+
+
+def listed(names: Sequence[str]) -> str:
+    return (
+        ", ".join(names) if len(names) <= 6 else f"{', '.join(names[:5])} and {len(names) - 5} more"
+    )
+
+
+def at_place(kind: str, text: str, place: tuple[str, int] | None, operation: str = "") -> Cause:
+    if place is None:
+        return Cause(kind, text, operation=operation)
+    file, number = place
+    source = linecache.getline(file, number).strip()
+    return Cause(kind, text, f"{os.path.basename(file)}:{number}", source, operation)
+
+
+def flat_cause(node: Node | None, step: Value, out: Value, incoming: Value) -> Cause:
+    """A node, or a step, whose derivative is zero; ``incoming`` is a gradient or tangent that is not."""
+    args = saved_operands(node) if step is None else step.args
+    name = str(step.name) if node is None or step is not None else name_of(node)
+    rule = node is not None and hasattr(node, "needs_input_grad")
+    at = first_place(incoming != 0) if incoming.ndim else ()
+    operands = "" if rule or not args else f" {operands_text(args, incoming.shape, at)}"
+    text = _flat_text(name, out, rule, operands)
+    return at_place(
+        "rule" if rule else "flat", text, line_of(node) if step is None else step.place, name
+    )
+
+
+def born_backwards(step: Value, visit: Visit, edge: int) -> Cause:
+    name = name_of(visit.node) if step is None else step.name
+    args = saved_operands(visit.node) if step is None else step.args
+    out = numbers(visit.outgoing[edge])
+    assert out is not None
+    at = first_place(~np.isfinite(out))
+    given = next((numbers(g) for g in visit.incoming if g is not None), None)
+    value = number_text(out[at])
+    fits = given is not None and given.shape == out.shape
+    gradient = given[at] if fits else None  # type: ignore[index]
+    result = getattr(visit.node, "_saved_result", None) if not args else None
+    of = "" if result is None else "the result "
+    of += operands_text(args if result is None else [result], out.shape, at)
+    text = f"{name} gives {value}, backwards, {'of' if args or of else ''} {of}".rstrip(", ")
+    if gradient is not None:
+        text += f", of the gradient {number_text(gradient)}"
+        if gradient == 0:
+            text += ": 0 times an infinite derivative, see fad.safe_where"
+    return at_place("nan", text, line_of(visit.node) if step is None else step.place, name)
+
+
+def zero_text(gradient: Value, what: str) -> tuple[str, str]:
+    """What a gradient without a number that is not zero is called, and in words."""
+    if gradient is None:
+        return "None", "None: a rule gives None, which is a zero, for it"
+    return "zero", f"the {what} is zero"
+
+
+def cancelled(
+    key: tuple[Node, int], passed: Pass, place_of: Callable[[Value], tuple[str, int] | None]
+) -> Cause:
+    nodes = [visit.node for visit, _, g in passed.arrivals[key] if visit is not None]
+    names = listed(list(dict.fromkeys(map(name_of, nodes))))
+    return at_place("cancels", f"what its uses give ({names}) adds up to 0", place_of(nodes[0]))
+
+
+def unique(causes: Iterable[Cause]) -> list[Cause]:
+    return list(dict.fromkeys(causes))
+
+
+# Of nodes
+
+
+def plain_name(name: str) -> str:
+    while name.endswith(("_vmap", "_forward")):
+        name = name.rpartition("_")[0]
+    return name
+
+
+def saved_operands(node: Node | None) -> list[Value]:
+    """The operands of a node, as far as it has saved them; None for others."""
+    if node is None or is_leaf(node):
+        return []
+    found = []
+    for k in range(len(edges_of(node))):
+        try:
+            found.append(getattr(node, f"_saved_{k}", None))
+        except errors.FadError:  # hooks of saved values may refuse
+            found.append(None)
+    return found if any(v is not None for v in found) else []
+
+
+def name_of(node: Node) -> str:
+    """``sin`` for a SinBackward."""
+    name = node.name()
+    if name == "CopySlices" or hasattr(node, "needs_input_grad"):
+        return str(name.removesuffix("Backward"))
+    return plain_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Backward")).lower())
+
+
+def line_of(node: Node | None) -> tuple[str, int] | None:
+    """Where a node was recorded, if anomaly mode was on."""
+    if node is None:
+        return None
+    for frame in reversed(node.metadata.get("traceback_", ())):
+        found = re.match(r'\s*File "(.+)", line (\d+)', frame)
+        if found and not found[1].startswith(LIBRARIES):
+            return found[1], int(found[2])
+    return None

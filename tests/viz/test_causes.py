@@ -1,0 +1,355 @@
+"""`fad.why` and `fad.autograd.why`: each row of the page's table, as a function, jitted and on the tape."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import re
+import warnings
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import ROOT
+
+import fad
+import fad.numpy as fnp
+from fad import errors
+
+PAGE = (ROOT / "docs/why-is-my-gradient.md").read_text()
+X = [0.5, 2.0]
+
+
+class Row(NamedTuple):
+    cause: str
+    program: str
+    derivative: str
+    kind: str
+    text: str
+
+
+def _rows() -> list[Row]:
+    table = PAGE.partition("## The causes")[2].partition("What is cut in one place")[0]
+    cells = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    rows = []
+    for cause, program, derivative, *rest in [c for c in cells if c[0] not in ("cause",)]:
+        kind, text = rest if len(rest) == 2 else ("", "")
+        rows.append(Row(cause, program.strip("`"), derivative, kind.strip(), text.strip("`| ")))
+    return rows
+
+
+ROWS = _rows()
+
+
+@functools.cache
+def _names() -> dict[str, object]:
+    """The functions that the programs of the table call."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    names: dict[str, object] = {}
+    exec(compile(blocks[0].partition("\n\n\n")[0], "page", "exec"), names)
+    (source,) = [b for b in blocks if b.startswith("class Forgotten")]
+    linecache.cache["causes_page.py"] = (
+        len(source),
+        None,
+        source.splitlines(True),
+        "causes_page.py",
+    )
+    exec(compile(source, "causes_page.py", "exec"), names)
+    return names
+
+
+def _program(row: Row):
+    source = f"def f(x):\n    return {row.program}\n"
+    linecache.cache["causes_row.py"] = (len(source), None, source.splitlines(True), "causes_row.py")
+    names = dict(_names())
+    exec(compile(source, "causes_row.py", "exec"), names)
+    return names["f"]
+
+
+def _check(row: Row, report: object, derivative: str = "") -> None:
+    (finding,) = report.inputs
+    assert finding.derivative == (derivative or row.derivative), str(report)
+    assert len(str(report).splitlines()) <= 10
+    if row.kind:
+        cause = (
+            finding.causes[0] if row.kind != "nan" or "back" not in row.text else finding.causes[-1]
+        )
+        assert cause.kind == row.kind, str(report)
+        assert row.text in cause.text, str(report)
+        if row.kind not in ("unused",):
+            assert re.match(r"causes_(row|page)\.py:\d+$", cause.line), str(report)
+            assert cause.source
+    else:
+        assert not finding.causes, str(report)
+
+
+def test_the_table_was_read():
+    assert len(ROWS) >= 30
+    assert {row.derivative for row in ROWS} == {"None", "zero", "nonzero", "NaN", "infinite"}
+
+
+@pytest.mark.filterwarnings("ignore::fad.errors.DroppedDerivativeWarning")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cause)
+@pytest.mark.parametrize("way", ["function", "jit", "inside of jit", "checkpoint", "pytree"])
+def test_each_row_of_the_table(row, way):
+    f = _program(row)
+    x = jnp.asarray(X)
+    g = f
+    if way == "jit":
+        g = fad.jit(f)
+    if way == "inside of jit":
+        inner = fad.jit(f)
+        g = lambda x: inner(x) * 2.0
+    if way == "checkpoint":
+        g = fad.checkpoint(f)
+    if way == "pytree":
+        report = fad.why(lambda tree: f(tree["x"][0]))({"x": [x]})
+        assert report.inputs[0].name == "tree['x'][0]"
+    else:
+        report = fad.why(g)(x)
+    text = row.text
+    if way == "inside of jit" and "gradient" in text:
+        text = text.replace("of the gradient 1", "of the gradient 2")
+    _check(row._replace(text=text), report)
+
+
+@pytest.mark.filterwarnings("ignore::fad.errors.DroppedDerivativeWarning")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cause)
+def test_what_is_said_is_what_grad_gives(row):
+    """The kind of number that `fad.grad` gives; and the report changes nothing."""
+    f = _program(row)
+    x = fad.tensor(X)
+    fad.why(f)(x)
+    assert x.tolist() == X and not x.requires_grad and x.version == 0
+    if row.kind == "read" and "numpy" in row.text:
+        return
+    gradient = np.asarray(fad.grad(f)(jnp.asarray(X)))
+    numbers = {
+        "None": not gradient.any(),
+        "zero": not gradient.any(),
+        "nonzero": np.isfinite(gradient).all() and gradient.any(),
+        "NaN": np.isnan(gradient).any(),
+        "infinite": np.isinf(gradient).any() and not np.isnan(gradient).any(),
+    }
+    assert numbers[row.derivative], gradient
+
+
+@pytest.mark.filterwarnings("ignore::fad.errors.DroppedDerivativeWarning")
+@pytest.mark.parametrize("lines", [False, True], ids=["plain", "anomaly mode"])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cause)
+def test_each_row_on_the_tape(row, lines):
+    """After the fact: the same kind of derivative, as far as the graph has it, and `backward` agrees."""
+    x = fad.tensor(X, requires_grad=True)
+    with fad.autograd.set_detect_anomaly(lines, check_nan=False):
+        loss = _program(row)(x)
+    if not isinstance(loss, fad.Tensor):
+        loss = fad.tensor(loss)
+    if row.cause == "a cut inside of a branch":
+        row = row._replace(derivative="zero", kind="")  # a branch is one node
+    report = fad.autograd.why(loss, x)
+    (finding,) = report.inputs
+    assert finding.derivative == row.derivative, str(report)
+    assert len(str(report).splitlines()) <= 10
+    if row.kind in ("flat", "rule", "cancels") and row.derivative != "nonzero":
+        in_one_node = row.cause == "inside of a loop"
+        said = "has the derivative 0" if in_one_node else row.text.partition(" (")[0]
+        assert said in finding.causes[0].text, str(report)
+    if row.kind == "nan":
+        assert "gives" in finding.causes[-1].text and "backwards" in finding.causes[-1].text
+    if lines and row.derivative in ("zero", "NaN", "infinite"):
+        assert finding.causes[-1].line.startswith("causes_"), str(report)
+    if loss.requires_grad:
+        loss.backward()
+        assert (x.grad is None) == (row.derivative == "None")
+
+
+def _kinds(report: object) -> dict[str, tuple[str, list[str]]]:
+    return {f.name: (f.derivative, [c.kind for c in f.causes]) for f in report.inputs}
+
+
+def test_inputs_are_told_apart():
+    def f(params, x, *rest, scale=1.0):
+        h = fnp.tanh(x @ params["w"])
+        return (h * scale).sum() + rest[0].detach().sum() + fnp.floor(params["b"]).sum()
+
+    params = {"w": jnp.ones((2, 3)), "b": jnp.ones(3), "n": 3, "name": "net"}
+    report = fad.why(f)(params, jnp.ones((1, 2)), jnp.ones(2), scale=2.0)
+    assert _kinds(report) == {
+        "params['b']": ("zero", ["flat"]),
+        "params['w']": ("nonzero", []),
+        "x": ("nonzero", []),
+        "rest[0]": ("None", ["detach"]),
+        "scale": ("nonzero", []),
+    }
+    assert "params['w'], x, scale: a plain number, not zero" in str(report)
+
+
+def test_nothing_plain_is_accused():
+    """Derivatives that are numbers, of programs full of what may cut others."""
+    w = fad.tensor([1.0, 2.0], requires_grad=True)
+
+    def by_value(x):
+        for _ in range(3):
+            if x.sum() > 0 and x.max().item() > -1.0:
+                x = fnp.where(x > 0, x * w, -x) + fad.nn.relu(x + 5.0)
+        return x.sum()
+
+    programs = [
+        by_value,
+        lambda x: fnp.linalg.norm(x),
+        lambda x: fad.nn.softmax(x)[0] if fad.nn.softmax(x)[0] is not None else x,
+        lambda x: fad.vmap(lambda y: fnp.sin(y) * y)(x).sum(),
+        lambda x: fad.grad(lambda y: (y**3).sum())(x).sum(),
+        lambda x: fad.jvp(fnp.sin, (x,), (x,))[1].sum(),
+        lambda x: fad.lax.scan(lambda c, r: (c * r, c), x[0], x)[0] * x[1],
+        lambda x: fad.jit(fad.grad(fad.jit(lambda y: (y**3).sum())))(x).sum(),
+        lambda x: fad.safe_where(x > 1.0, fnp.log, lambda y: y, x).sum(),
+        lambda x: fnp.sort(x)[::-1] @ fnp.arange(1.0, 3.0),
+        lambda x: fnp.cumsum(x).reshape(2, 1).T.sum(),
+        lambda x: {"a": x, "b": [x * 2]},
+        lambda x: x,
+        lambda x: fnp.exp(1j * x).real.sum(),
+    ]
+    for f in programs:
+        report = fad.why(f)(jnp.asarray(X))
+        (finding,) = report.inputs
+        assert finding.derivative == "nonzero", f"{inspect.getsource(f)}\n{report}"
+        assert not finding.causes or "element" in finding.causes[0].text, str(report)
+    assert w.grad is None
+
+
+def test_elements_are_told_apart():
+    def text(f, x):
+        (finding,) = fad.why(f)(jnp.asarray(x)).inputs
+        return finding.derivative, finding.text, [c.text for c in finding.causes]
+
+    kind, said, (cause,) = text(lambda x: fad.nn.relu(x).sum(), [1.0, -2.0, 3.0])
+    assert (kind, said) == ("nonzero", "not zero, but for 1 of 3 elements")
+    assert cause.startswith("element [1]: relu does not pass") and "(-2)" in cause
+    *_, (cause,) = text(lambda x: x[x.argmax()], [1.0, 5.0])
+    assert cause.startswith("element [0]: getitem leaves it out")
+    *_, (cause,) = text(lambda x: x.max(), [1.0, 5.0])
+    assert "max picks another one" in cause
+
+    def written(x):
+        x[0] = 3.0
+        return (x * x).sum()
+
+    *_, (cause,) = text(written, [1.0, 5.0])
+    assert "a write in place writes over it" in cause
+
+
+def test_the_first_cut_of_several_is_named_by_its_line():
+    def f(x):
+        y = fnp.sin(x)
+        with fad.no_grad():
+            z = y * 2.0
+            z = z + 1.0
+        return z.sum()
+
+    (finding,) = fad.why(f)(jnp.asarray(X)).inputs
+    assert [c.source for c in finding.causes] == ["z = y * 2.0"]
+    assert finding.causes[0].line.startswith("test_causes.py:")
+
+
+def test_a_nan_is_followed_to_where_it_is_born():
+    def f(x):
+        y = fnp.log(x)
+        z = y * 2.0
+        return fnp.exp(z).sum()
+
+    (finding,) = fad.why(f)(jnp.asarray([1.0, -1.0])).inputs
+    assert finding.causes[0].source == "y = fnp.log(x)"
+    assert "log gives nan, forwards, of (-1) at element [1]" in finding.causes[0].text
+    (finding,) = fad.why(lambda x: (x * 2.0).sum())(jnp.asarray([1.0, jnp.nan])).inputs
+    assert finding.derivative == "nonzero"  # a NaN comes in, the derivative is 2
+    assert finding.text == "not zero; but the result is not finite"
+    (finding,) = fad.why(lambda x: (x * x).sum())(jnp.asarray([1.0, jnp.nan])).inputs
+    assert finding.causes[0].text == "the input has NaN or infinity in it"
+
+
+def test_what_it_takes():
+    with pytest.raises(errors.ArgumentError, match=r"write fad.why\(f\)\(x\)"):
+        fad.why(jnp.ones(2))
+    with pytest.raises(errors.ArgumentError, match="outside of transforms"):
+        fad.jit(lambda x: fad.why(fnp.sin)(x) and x)(jnp.ones(()))
+    with pytest.raises(errors.ArgumentError, match="outside of transforms"):
+        fad.vmap(lambda x: fad.why(fnp.sin)(x) and x)(jnp.ones(2))
+    report = fad.why(lambda n: n * 2)(3)
+    assert not report.inputs and "integers have no derivative" in str(report)
+    with pytest.raises(ZeroDivisionError):
+        fad.why(lambda x: x.sum() / (1 // 0))(jnp.ones(2))
+    assert fad.is_grad_enabled()
+
+
+def test_it_is_at_home_in_no_grad_and_on_tape_tensors():
+    x = fad.tensor(X, requires_grad=True)
+    with fad.no_grad():
+        (finding,) = fad.why(lambda x: fnp.sin(x).sum())(x).inputs
+    assert finding.derivative == "nonzero" and x.grad is None
+
+
+def test_on_the_tape_it_says_what_is_missing():
+    x, other = fad.tensor(X, requires_grad=True), fad.tensor(X, requires_grad=True)
+    loss = (x * 2.0).sum()
+    report = fad.autograd.why(loss, [other, fad.tensor(1.0), fad.tensor([1])])
+    assert [f.causes[0].kind for f in report.inputs] == ["not in the graph", "leaf", "leaf"]
+    assert "float32[2]" in report.inputs[0].causes[0].text
+    assert "For lines: fad.why(f)(x)" in str(report)
+    h = x * 2.0  # a Tensor in the middle
+    assert fad.autograd.why(fad.nn.relu(-h).sum(), h).inputs[0].derivative == "zero"
+    assert fad.autograd.why(h.sum(), h).inputs[0].derivative == "nonzero"
+    loss.backward()
+    with pytest.raises(errors.GradientError, match="before loss.backward"):
+        fad.autograd.why(loss, x)
+    with pytest.raises(errors.ArgumentError, match=r"fad.why\(f\)\(x\)"):
+        fad.autograd.why(lambda x: x, x)
+    with pytest.raises(errors.ArgumentError, match="must be a Tensor"):
+        fad.autograd.why(x.sum(), jnp.ones(2))
+
+
+def test_pictures(tmp_path):
+    report = fad.why(lambda x: (fad.nn.relu(x - 9.0) * 2.0).sum())(jnp.asarray(X))
+    dot = report.dot()
+    assert dot.count("#ffcdd2") == 1 and "relu" in dot and dot.count("->") == 5
+    for name in ("why.dot", "why.html", "why.txt"):
+        report.save(tmp_path / name)
+    assert (tmp_path / "why.txt").read_text() == str(report)
+    assert "<pre>" in (tmp_path / "why.html").read_text()
+    assert repr(report) == "<fad.why: x: zero>"
+    with pytest.raises(errors.ArgumentError, match="must end with one of"):
+        report.save(tmp_path / "why.bmp")
+    x = fad.tensor(X, requires_grad=True)
+    assert "relu" in fad.autograd.why(fad.nn.relu(-x).sum(), x)._repr_html_()
+
+
+def test_many_inputs_are_ten_lines():
+    report = fad.why(lambda xs: sum(x.detach().sum() for x in xs))([jnp.ones(2)] * 30)
+    text = str(report).splitlines()
+    assert len(text) <= 10 and "more inputs: see .inputs" in text[-1]
+    assert len(report.inputs) == 30
+
+
+def test_a_long_chain_takes_no_recursion():
+    def f(x):
+        for _ in range(3000):
+            x = x * 1.0
+        return fnp.floor(x).sum()
+
+    (finding,) = fad.why(f)(jnp.asarray(X)).inputs
+    assert finding.causes[0].text.startswith("floor")
+
+
+def test_warnings_are_those_of_the_program():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fad.why(lambda x: fnp.sin(x).sum())(jnp.asarray(X))
+
+
+def test_a_derivative_that_is_constant_is_no_cut_of_ones_own():
+    for f in (fad.laplacian, lambda g: lambda x: fad.hessian(g)(x).sum()):
+        (finding,) = fad.why(f(lambda y: (y**2).sum()))(jnp.asarray(X)).inputs
+        assert finding.derivative == "None" and finding.causes[0].kind == "flat"
+        assert "a part of a derivative, does not change with it" in finding.causes[0].text
