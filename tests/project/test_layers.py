@@ -40,7 +40,7 @@ ROOMS = {
         aliasing derive namespaces""",
     "numpy": "*",
     "lax": "*",
-    "nn": "*",
+    "nn": "initializers losses utils",
     "random": "",
     "scipy": "*",
     "functions": """templates context definitions rules linear_programs transposed_rules derived_rules
@@ -68,6 +68,7 @@ IN_FRONT = {
     "extend",
     "func",
     "implicit",
+    "nn",
     "testing",
     "viz",
     "replay",
