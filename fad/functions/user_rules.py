@@ -333,8 +333,28 @@ class UserRules(CallRules):
             return getattr(self.cls, rule)(ctx, *args)
         except HOST_ERRORS as error:
             raise host_error(self, rule, error, [*directions, *ctx.saved_tensors]) from error
+        except (IndexError, ValueError) as error:  # ctx.saved_tensors[0], (x,) = ctx.saved_tensors
+            if not (ctx._record.read_nothing and _OF_NOTHING.search(str(error))):
+                raise
+            raise self._saved_nothing(rule) from error
         finally:
             running.records = before
+
+    def _saved_nothing(self, rule: str) -> RuleError:
+        """The error for a rule that reads saved Tensors where none were saved."""
+        method = "save_for_forward" if rule == "jvp" else "save_for_backward"
+        names = self._listed()
+        advice = f"call ctx.{method}({names}) in forward or setup_context"
+        if not self.signature.ctx_in_forward and not hasattr(self.cls, "setup_context"):
+            advice = (
+                f"{self.name} has no setup_context, so nothing can be saved: write\n"
+                "    @staticmethod\n"
+                "    def setup_context(ctx, inputs, output):\n"
+                f"        ctx.{method}(*inputs)"
+            )
+        return RuleError(
+            f"{self.name}.{rule} reads ctx.saved_tensors, and nothing was saved: {advice}"
+        )
 
     def _user_pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         rule = self.signature.vjp
