@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -52,6 +53,8 @@ HOST_ERRORS = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
+# What Python says of an element of an empty tuple.
+_OF_NOTHING = re.compile("tuple index out of range|values to unpack")
 
 
 @dataclasses.dataclass(unsafe_hash=True, slots=True)  # never changed; making a frozen one is slow
@@ -342,15 +345,14 @@ class UserRules(CallRules):
 
     def _saved_nothing(self, rule: str) -> RuleError:
         """The error for a rule that reads saved Tensors where none were saved."""
-        method = "save_for_forward" if rule == "jvp" else "save_for_backward"
-        names = self._listed()
-        advice = f"call ctx.{method}({names}) in forward or setup_context"
-        if not self.signature.ctx_in_forward and not hasattr(self.cls, "setup_context"):
+        save = "ctx.save_for_forward" if rule == "jvp" else "ctx.save_for_backward"
+        if self.signature.has_setup or self.signature.combined:
+            where = "setup_context" if self.signature.has_setup else "forward"
+            advice = f"{where} does not call {save}. Write {save}({self._listed()}) there"
+        else:
             advice = (
-                f"{self.name} has no setup_context, so nothing can be saved: write\n"
-                "    @staticmethod\n"
-                "    def setup_context(ctx, inputs, output):\n"
-                f"        ctx.{method}(*inputs)"
+                f"{self.name} has no setup_context. Write\n\n    @staticmethod\n"
+                f"    def setup_context(ctx, inputs, output):\n        {save}(*inputs)\n"
             )
         return RuleError(
             f"{self.name}.{rule} reads ctx.saved_tensors, and nothing was saved: {advice}"
