@@ -169,7 +169,7 @@ def derived_page(module: str, twin: str) -> str:
     for name in sorted(names(module), key=str.lower):
         item = getattr(found, name)
         kind = "class" if inspect.isclass(item) else "function" if callable(item) else "data"
-        text += f".. py:{kind}:: {module}.{name}\n\n   {summary(item)}\n\n"
+        text += f".. py:{kind}:: {name}\n\n   {summary(item)}\n\n"  # of the module above
     return text
 
 
