@@ -1,4 +1,4 @@
-"""The subjects of the guides: a search for one of these words finds the guide first, before names of functions.
+"""The subjects of the guides: a search for one of these words finds the guide before names of functions.
 
 Each is a main entry of the index (``.. index:: ! word``), which Sphinx's search ranks above all else.
 """
@@ -47,6 +47,6 @@ SUBJECTS = {
 def add(_app: object, page: str, source: list[str]) -> None:
     """Write the subjects of a page below its title."""
     if page in SUBJECTS:
-        entries = "\n".join(f"single: ! {word.strip()}" for word in SUBJECTS[page].split(","))
+        entries = ", ".join(f"! {word.strip()}" for word in SUBJECTS[page].split(","))
         title, _, rest = source[0].partition("\n")
-        source[0] = f"{title}\n\n```{{index}}\n{entries}\n```\n{rest}"
+        source[0] = f"{title}\n\n```{{index}} {entries}\n```\n{rest}"

@@ -9,10 +9,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+
+for needed in ("torch", "matplotlib", "rich", "optax"):
+    pytest.importorskip(needed, reason=f"the benchmarks need {needed} (extra: bench)")
+
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
-
-pytest.importorskip("torch", reason="the benchmarks compare with PyTorch (extra: bench)")
 
 import fad
 from benchmarks import __main__ as program
