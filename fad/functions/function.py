@@ -127,7 +127,8 @@ class Function(metaclass=_FunctionType):
     Raises:
         RuleError: when the class is made, for a malformed rule: ``vjp`` and ``backward`` both given, a
             wrong number of parameters, ``vmap`` together with ``generate_vmap_rule``, a rule that is not
-            static; or a name that is spelt almost like that of a rule (begin that of a helper with an underscore).
+            static; or a name that is spelt almost like that of a rule (begin that of a helper with an
+            underscore).
 
     Source: ``torch.autograd.Function``.
 

@@ -10,8 +10,10 @@ import jax
 import numpy as np
 import pytest
 
-for needed in ("torch", "matplotlib", "rich", "optax"):
-    pytest.importorskip(needed, reason=f"the benchmarks need {needed} (extra: bench)")
+pytest.importorskip("torch", reason="the benchmarks compare with PyTorch (extra: bench)")
+pytest.importorskip("matplotlib", reason="the benchmarks draw with it (extra: bench)")
+pytest.importorskip("rich", reason="the benchmarks print with it (extra: bench)")
+pytest.importorskip("optax", reason="a benchmark trains with it (extra: bench)")
 
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
