@@ -148,7 +148,7 @@ def optional_packages() -> set[str]:
 
 
 def imported_unasked(path: Path) -> set[str]:
-    """The optional packages that a file of tests imports when it is collected, without `importorskip` before."""
+    """The optional packages that a file imports when it is collected, without `importorskip` before."""
     asked: set[str] = set()
     found: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
