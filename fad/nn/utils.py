@@ -91,7 +91,7 @@ def get_total_norm(
         empty: Tensor = zeros(())
         return empty
     total: Tensor = _norm(found, float(norm_type))
-    if error_if_nonfinite and not math.isfinite(total.item()):
+    if error_if_nonfinite and not math.isfinite(float(total)):
         raise ArithmeticError(
             f"get_total_norm: the norm of order {norm_type} is {total.item()}. Run the backward pass in "
             "fad.autograd.detect_anomaly() to see where it comes from, or pass error_if_nonfinite=False."

@@ -348,14 +348,14 @@ def _check_when_executed(values: Sequence[Operand], count: int, message: str) ->
 Place = tuple[str, int, tuple[int, ...]]
 
 
-def flags_of(values: Sequence[MaybeValue]) -> tuple[list[Place], list[Operand]]:
+def flags_of(values: Sequence[Operand | None]) -> tuple[list[Place], list[Operand]]:
     """For the parts of values that a program computes, what each is, and a flag with NaN where it has one."""
     places: list[Place] = []
     flags: list[Operand] = []
     before, running.watched = running.watched, True  # the check is not checked
     try:
         for k, value in enumerate(values):
-            for what, part, dims in parts_of(value):
+            for what, part, dims in () if value is None else parts_of(value):
                 if isinstance(part, Tensor) and is_inexact(part.dtype):
                     places.append((what, k, dims))
                     flags.append(bind(_lanes_with_nan(dims), (part.level.detach(part),)))

@@ -58,13 +58,14 @@ class NanOrigins:
         """Remember a NaN among the gradients that a node gave for its edges."""
         if state.host is not None and running.watched is not True:
             self.traced.append((node, *flags_of(grads)))
-        bad = [i for i, g in enumerate(grads) if g is not None and has_nan(g)]
+        bad = {i: g for i, g in enumerate(grads) if g is not None and has_nan(g)}
         if not bad:
             return
         origin = self.origins.get(node)
         if origin is None:
-            _, lanes = next(nans(grads[bad[0]]))
-            origin = _said(node, bad[0], lanes, _dropped(cotangents, grads[bad[0]]))
+            k, grad = next(iter(bad.items()))
+            _, lanes = next(nans(grad))
+            origin = _said(node, k, lanes, _dropped(cotangents, grad))
         for i in bad:
             edge = edges[i] if i < len(edges) else None
             if edge is not None:
@@ -118,7 +119,7 @@ def _said(node: Node, k: int, lanes: str, element: str) -> str:
     return _returned(node.name(), k, lanes) + dropped + explain(node)
 
 
-def _dropped(cotangents: Sequence[MaybeValue], grad: MaybeValue) -> str:
+def _dropped(cotangents: Sequence[MaybeValue], grad: Operand) -> str:
     """The first element of a gradient that is NaN, if each has the cotangent 0; else an empty text."""
     of_grad = [part for _, part, _ in parts_of(grad)][:1]
     of_cotangents = [[part for _, part, _ in parts_of(c)][:1] for c in cotangents if c is not None]
