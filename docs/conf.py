@@ -8,6 +8,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE / "_site")]
 
 import names_in_text  # noqa: E402
 import reference  # noqa: E402
+import subjects  # noqa: E402
 
 import fad  # noqa: E402
 
@@ -39,7 +40,6 @@ autodoc_member_order = "alphabetical"
 napoleon_use_rtype = False
 napoleon_custom_sections = [
     ("Class attributes", "params_style"),
-    ("Raises (when the class is made)", "Raises"),
     ("Source", "notes_style"),
 ]
 
@@ -66,4 +66,5 @@ def whole_first_line(_app, what, _name, _obj, _options, lines):
 
 def setup(app):
     app.add_transform(names_in_text.LinkNames)
+    app.connect("source-read", subjects.add)
     app.connect("autodoc-process-docstring", whole_first_line, priority=100)

@@ -30,6 +30,8 @@ WRITTEN = {
     "fad.autograd.profiler": "`torch.autograd.profiler`'s names",
     "fad.func": "`torch.func`'s names",
     "fad.extend": "operations and transforms of one's own",
+    "fad.nn.losses": "PyTorch's losses, which are in `fad.nn`",
+    "fad.nn.utils": "norms and clipping of gradients, parameters as one vector",
     "fad.implicit": "derivatives of what a solver finds",
     "fad.testing": "checking derivatives and rules",
     "fad.testing.plugin": "tests of a Function for pytest",
@@ -167,7 +169,7 @@ def derived_page(module: str, twin: str) -> str:
     for name in sorted(names(module), key=str.lower):
         item = getattr(found, name)
         kind = "class" if inspect.isclass(item) else "function" if callable(item) else "data"
-        text += f".. py:{kind}:: {module}.{name}\n\n   {summary(item)}\n\n"
+        text += f".. py:{kind}:: {name}\n\n   {summary(item)}\n\n"  # of the module above
     return text
 
 

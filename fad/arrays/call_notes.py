@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from fad.core.types import PyTree
 from fad.errors import FadError, describe
+from fad.errors.advice import say_too
 from fad.errors.tracebacks import is_users
 
 # Names of PyTorch's parameters, and those of NumPy.
@@ -52,7 +53,9 @@ def note_call(
     args: Sequence[object],
     kwargs: Mapping[str, PyTree],
 ) -> None:
-    """Add a note to ``error``, which a call has raised, if neither fad nor code of the user raised it.
+    """Add to ``error``, which a call has raised, what was called, if neither fad nor the user raised it.
+
+    What to write instead is said in its message; the call alone is a note.
 
     Arguments:
         error: the error.
@@ -63,18 +66,24 @@ def note_call(
 
     >>> error = TypeError("got an unexpected keyword argument 'axs'")
     >>> note_call(error, "fad.numpy.sum", ["a", "axis"], [1.0], {"axs": 0})
-    >>> error.__notes__
-    ["in fad.numpy.sum(float 1.0, axs=int 0): for 'axs' write axis"]
+    >>> str(error).splitlines()[2]
+    "in fad.numpy.sum(float 1.0, axs=int 0): for 'axs' write axis"
     """
     notes = getattr(error, "__notes__", ())
     if isinstance(error, FadError) or any(note.startswith("in fad.") for note in notes):
+        return
+    if "\n\nin fad." in str(error):
         return
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if frames and is_users(frames[-1].f_code):
         return
     given = [*map(_short, args), *[f"{name}={_short(x)}" for name, x in kwargs.items()]]
     advice = _advice(str(error), who, names, [*args, *kwargs.values()])
-    error.add_note(f"in {who}({', '.join(given)})" + (f": {advice}" if advice else ""))
+    call = f"in {who}({', '.join(given)})"
+    if advice:
+        say_too(error, f"{call}: {advice}")
+    else:
+        error.add_note(call)
 
 
 def _short(x: PyTree) -> str:

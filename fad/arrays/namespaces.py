@@ -26,6 +26,7 @@ class Namespace:
         name: the fad module.
         jax_module: the name of the JAX module; it is imported when a name is first looked up.
         children: submodules that fad has too.
+        own: names that the fad module defines itself.
 
     A module uses its ``get`` and ``names`` as ``__getattr__`` and ``__dir__`` (PEP 562). A name
     that was looked up is put into the module, so that the next look-up costs nothing.
@@ -34,6 +35,7 @@ class Namespace:
     name: str
     jax_module: str
     children: Sequence[str] = ()
+    own: Sequence[str] = ()
 
     def get(self, attribute: str) -> PyTree:
         """The fad version of a public name.
@@ -70,7 +72,7 @@ class Namespace:
     def names(self) -> list[str]:
         """The public names."""
         module = importlib.import_module(self.jax_module)
-        found = set(self.children)
+        found = {*self.children, *self.own}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for name in dir(module):

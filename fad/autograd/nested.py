@@ -39,8 +39,9 @@ class NestedIOFunction(Function):
     Call it as ``F.apply(*inputs)``, or with constructor arguments as ``F(...)(*inputs)``. It records,
     and works under every transform, as `fad.Function` does.
 
-    Raises (when the class is made):
-        RuleError: it defines a static rule of `fad.Function`, such as ``forward``.
+    Raises:
+        RuleError: when the class is made, and it defines a static rule of `fad.Function`, such as
+            ``forward``.
 
     Source: ``torch.autograd.function.NestedIOFunction``, whose own calls fail in PyTorch 2.13.
 

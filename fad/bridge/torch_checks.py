@@ -27,6 +27,7 @@ import jax
 from fad.bridge.torch_memory import TorchTensor, dtype_of, in_words, load
 from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, GradientError, HostValueError, RuleError
+from fad.errors.advice import say_too
 
 BATCH_NORMS = ("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm")
 TRAINING = 5  # the position of this argument in all of them
@@ -106,8 +107,9 @@ def first_run(
         if tensors is None:
             known = (*_without_numbers(fake), NotImplementedError, HostValueError)
             if not isinstance(error, known):
-                error.add_note(
-                    "in a first run without numbers, under jit or vmap; a call outside of them has numbers"
+                say_too(
+                    error,
+                    "in a first run without numbers, under jit or vmap; a call outside of them has numbers",
                 )
                 raise
             raise HostValueError(

@@ -29,6 +29,7 @@ import numpy as np
 from fad.core.borrowed import as_array, borrow
 from fad.core.types import Array, Aval, DType
 from fad.errors import ArgumentError, HostValueError, describe
+from fad.errors.advice import say_too
 
 TorchTensor: TypeAlias = Any  # a `torch.Tensor`: PyTorch is optional
 
@@ -77,8 +78,12 @@ def noted(who: str, structs: Sequence[jax.ShapeDtypeStruct]) -> Iterator[None]:
     except Exception as error:
         note = f"in {who}, called with {listed(structs)}"
         if who.startswith("from_torch") and any([s.dtype == np.int32 for s in structs]):
-            note += "; where PyTorch needs 64 bits (targets of cross_entropy), write x.long()"
-        error.add_note(note)
+            say_too(
+                error,
+                f"{note}; where PyTorch needs 64 bits (targets of cross_entropy), write x.long()",
+            )
+        else:
+            error.add_note(note)
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -77,15 +78,22 @@ class Meta:
         return bool(self.hooks or self.post_hooks)
 
 
+# What JAX and NumPy put into their errors beside the type of an argument: no code of fad sees these.
+_INSTEAD = {
+    "jax": "plain JAX functions take arrays, not Tensors: write fad.numpy.f(x), fad.lax.f(x) or "
+    "fad.from_jax(f)(x) to keep derivatives, or pass x.array for the bare value",
+    "numpy": "NumPy writes to arrays of its own alone: write x[index] = values, x.put_(indices, values), "
+    "x.fill_diagonal_(value), or fad.numpy.f(x)",
+}
+
+
 class _TensorType(type):
-    """The type of Tensor; its repr is what JAX prints when a Tensor is passed to plain ``jax.numpy``."""
+    """The type of Tensor; where JAX or NumPy print it, its repr says what to write instead."""
 
     def __repr__(cls) -> str:
-        return (
-            "<class 'fad.Tensor'> (plain JAX functions take arrays, not Tensors: write "
-            "fad.numpy.f(x), fad.lax.f(x) or fad.from_jax(f)(x) to keep derivatives, "
-            "or pass x.array for the bare value)"
-        )
+        caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+        instead = _INSTEAD.get(caller)
+        return "<class 'fad.Tensor'>" + (f" ({instead})" if instead else "")
 
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if name not in STATE]

@@ -159,8 +159,29 @@ def instead_of_a_number(what: str) -> str:
     return _READERS.get(what, f"{_NUMBER}; {_BRANCH}")
 
 
+def say_too(error: BaseException, text: str) -> None:
+    """Add a text to the message of an error, once: into what ``str(error)`` gives, if that is its argument.
+
+    Elsewhere it is a note: a KeyError shows its key, and some errors make their message of several arguments.
+
+    >>> error = ValueError("bad")
+    >>> say_too(error, "Write good.")
+    >>> str(error)
+    'bad\\n\\nWrite good.'
+    """
+    if text in str(error) or text in getattr(error, "__notes__", ()):
+        return
+    before = error.args
+    if before and isinstance(before[0], str) and str(error) == before[0]:
+        error.args = (f"{before[0].rstrip()}\n\n{text}", *before[1:])
+        if text in str(error):
+            return
+        error.args = before
+    error.add_note(text)
+
+
 def advise(error: BaseException, inside: bool = False) -> None:
-    """Add a note to an error of others that says what to write, once.
+    """Say in an error of others what to write, once.
 
     Arguments:
         error: the error.
@@ -168,7 +189,7 @@ def advise(error: BaseException, inside: bool = False) -> None:
 
     >>> error = TypeError("JAX arrays are immutable and do not support in-place item assignment.")
     >>> advise(error)
-    >>> error.__notes__[0][:31]
+    >>> str(error).splitlines()[2][:31]
     'A Tensor can be written to, in '
     """
     if not isinstance(
@@ -188,8 +209,7 @@ def advise(error: BaseException, inside: bool = False) -> None:
         names = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
         found += [advice for name, advice in _LIBRARIES.items() if name in names][:1]
     for advice in found:
-        if advice not in getattr(error, "__notes__", ()):
-            error.add_note(advice)
+        say_too(error, advice)
 
 
 def _line(error: BaseException) -> str:

@@ -100,7 +100,8 @@ _INSTEAD = {
     "compile": "write fad.jit(f)",
     "save": "write numpy.savez(path, **{name: x.detach().numpy() for name, x in tensors.items()})",
     "load": "write numpy.load(path), and fad.tensor of what is in it",
-    "clip_grad_norm_": "write optax.clip_by_global_norm, or scale x.grad under fad.no_grad()",
+    "clip_grad_norm_ clip_grad_value_ clip_grad_norm": "write fad.nn.utils.clip_grad_norm_(parameters, "
+    "max_norm) or fad.nn.utils.clip_grad_value_(parameters, clip_value)",
     "jacobian": "write fad.jacrev(f) or fad.jacfwd(f), or fad.autograd.functional.jacobian(f, x)",
     "remat": "write fad.checkpoint(f)",
     "custom_vjp": "write @fad.custom_rules, with its defvjp(fwd, bwd)",

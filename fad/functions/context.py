@@ -47,6 +47,7 @@ class _Record:
     dirty: tuple[object, ...] = ()
     non_differentiable: tuple[object, ...] = ()
     zeros_for_none: bool = True
+    read_nothing: bool = False  # a rule has asked for saved Tensors, and there are none
 
 
 class Context(Generic[Saved]):
@@ -105,6 +106,8 @@ class Context(Generic[Saved]):
     @property
     def saved_tensors(self) -> tuple[Saved, ...]:
         """What was saved, in order."""
+        if not self._record.backward:
+            self._record.read_nothing = True
         return typing.cast("tuple[Saved, ...]", self._record.backward)
 
     def mark_dirty(self, *tensors: object) -> None:

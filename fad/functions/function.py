@@ -124,10 +124,11 @@ class Function(metaclass=_FunctionType):
         is_traceable: vjp is pure, so that it may be part of a compiled backward pass; ``jax_rules``
             implies it.
 
-    Raises (when the class is made):
-        RuleError: a rule is malformed: ``vjp`` and ``backward`` both given, a wrong number of
-            parameters, ``vmap`` together with ``generate_vmap_rule``, a rule that is not static; or a
-            name is spelt almost like that of a rule (begin that of a helper with an underscore).
+    Raises:
+        RuleError: when the class is made, for a malformed rule: ``vjp`` and ``backward`` both given, a
+            wrong number of parameters, ``vmap`` together with ``generate_vmap_rule``, a rule that is not
+            static; or a name that is spelt almost like that of a rule (begin that of a helper with an
+            underscore).
 
     Source: ``torch.autograd.Function``.
 

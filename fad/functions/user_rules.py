@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -52,6 +53,8 @@ HOST_ERRORS = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
+# What Python says of an element of an empty tuple.
+_OF_NOTHING = re.compile("tuple index out of range|values to unpack")
 
 
 @dataclasses.dataclass(unsafe_hash=True, slots=True)  # never changed; making a frozen one is slow
@@ -333,8 +336,27 @@ class UserRules(CallRules):
             return getattr(self.cls, rule)(ctx, *args)
         except HOST_ERRORS as error:
             raise host_error(self, rule, error, [*directions, *ctx.saved_tensors]) from error
+        except (IndexError, ValueError) as error:  # ctx.saved_tensors[0], (x,) = ctx.saved_tensors
+            if not (ctx._record.read_nothing and _OF_NOTHING.search(str(error))):
+                raise
+            raise self._saved_nothing(rule) from error
         finally:
             running.records = before
+
+    def _saved_nothing(self, rule: str) -> RuleError:
+        """The error for a rule that reads saved Tensors where none were saved."""
+        save = "ctx.save_for_forward" if rule == "jvp" else "ctx.save_for_backward"
+        if self.signature.has_setup or self.signature.combined:
+            where = "setup_context" if self.signature.has_setup else "forward"
+            advice = f"{where} does not call {save}. Write {save}({self._listed()}) there"
+        else:
+            advice = (
+                f"{self.name} has no setup_context. Write\n\n    @staticmethod\n"
+                f"    def setup_context(ctx, inputs, output):\n        {save}(*inputs)\n"
+            )
+        return RuleError(
+            f"{self.name}.{rule} reads ctx.saved_tensors, and nothing was saved: {advice}"
+        )
 
     def _user_pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         rule = self.signature.vjp

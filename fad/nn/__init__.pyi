@@ -10,7 +10,64 @@ import jax
 from fad.arrays.annotations import DTypeLike, JaxValue, TensorValue, Value
 from fad.core.tensor import Tensor
 from fad.nn import initializers as initializers
+from fad.nn import utils as utils
 
+@overload
+def binary_cross_entropy(
+    input: TensorValue, target: Value, weight: Value | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """``-(target * log(input) + (1 - target) * log(1 - input))``, for probabilities."""
+
+@overload
+def binary_cross_entropy(
+    input: Value, target: TensorValue, weight: Value | None = None, *, reduction: str = "mean"
+) -> Tensor: ...
+@overload
+def binary_cross_entropy(
+    input: JaxValue, target: JaxValue, weight: JaxValue | None = None, *, reduction: str = "mean"
+) -> jax.Array: ...
+@overload
+def binary_cross_entropy(
+    input: Value, target: Value, weight: Value | None = None, *, reduction: str = "mean"
+) -> Tensor: ...
+@overload
+def binary_cross_entropy_with_logits(
+    input: TensorValue,
+    target: Value,
+    weight: Value | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Value | None = None,
+) -> Tensor:
+    """`binary_cross_entropy` of ``sigmoid(input)``, by a formula that does not overflow."""
+
+@overload
+def binary_cross_entropy_with_logits(
+    input: Value,
+    target: TensorValue,
+    weight: Value | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Value | None = None,
+) -> Tensor: ...
+@overload
+def binary_cross_entropy_with_logits(
+    input: JaxValue,
+    target: JaxValue,
+    weight: JaxValue | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: JaxValue | None = None,
+) -> jax.Array: ...
+@overload
+def binary_cross_entropy_with_logits(
+    input: Value,
+    target: Value,
+    weight: Value | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Value | None = None,
+) -> Tensor: ...
 @overload
 def celu(x: TensorValue, alpha: Value = 1.0) -> Tensor:
     """Continuously-differentiable exponential linear unit activation."""
@@ -19,6 +76,84 @@ def celu(x: TensorValue, alpha: Value = 1.0) -> Tensor:
 def celu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array: ...
 @overload
 def celu(x: Value, alpha: Value = 1.0) -> Tensor: ...
+@overload
+def cosine_embedding_loss(
+    input1: TensorValue,
+    input2: Value,
+    target: Value,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """``1 - cos`` where the target is 1, and ``max(cos - margin, 0)`` where it is -1."""
+
+@overload
+def cosine_embedding_loss(
+    input1: Value,
+    input2: TensorValue,
+    target: Value,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def cosine_embedding_loss(
+    input1: Value,
+    input2: Value,
+    target: TensorValue,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def cosine_embedding_loss(
+    input1: JaxValue,
+    input2: JaxValue,
+    target: JaxValue,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> jax.Array: ...
+@overload
+def cross_entropy(
+    input: TensorValue,
+    target: Value,
+    weight: Value | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
+@overload
+def cross_entropy(
+    input: Value,
+    target: TensorValue,
+    weight: Value | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
+@overload
+def cross_entropy(
+    input: JaxValue,
+    target: JaxValue,
+    weight: JaxValue | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> jax.Array: ...
+@overload
+def cross_entropy(
+    input: Value,
+    target: Value,
+    weight: Value | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor: ...
 @overload
 def dot_product_attention(
     query: TensorValue,
@@ -190,6 +325,42 @@ def elu(x: JaxValue, alpha: JaxValue = 1.0) -> jax.Array: ...
 @overload
 def elu(x: Value, alpha: Value = 1.0) -> Tensor: ...
 @overload
+def gaussian_nll_loss(
+    input: TensorValue,
+    target: Value,
+    var: Value,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def gaussian_nll_loss(
+    input: Value,
+    target: TensorValue,
+    var: Value,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def gaussian_nll_loss(
+    input: Value,
+    target: Value,
+    var: TensorValue,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def gaussian_nll_loss(
+    input: JaxValue,
+    target: JaxValue,
+    var: JaxValue,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> jax.Array: ...
+@overload
 def gelu(x: TensorValue, approximate: bool = True) -> Tensor:
     """Gaussian error linear unit activation function."""
 
@@ -237,11 +408,87 @@ def hard_tanh(x: TensorValue) -> Tensor: ...
 @overload
 def hard_tanh(x: JaxValue) -> jax.Array: ...
 @overload
+def hinge_embedding_loss(
+    input: TensorValue, target: Value, margin: float = 1.0, *, reduction: str = "mean"
+) -> Tensor:
+    """``input`` where the target is 1, and ``max(margin - input, 0)`` where it is -1."""
+
+@overload
+def hinge_embedding_loss(
+    input: Value, target: TensorValue, margin: float = 1.0, *, reduction: str = "mean"
+) -> Tensor: ...
+@overload
+def hinge_embedding_loss(
+    input: JaxValue, target: JaxValue, margin: float = 1.0, *, reduction: str = "mean"
+) -> jax.Array: ...
+@overload
+def huber_loss(
+    input: TensorValue,
+    target: Value,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Value | None = None,
+) -> Tensor: ...
+@overload
+def huber_loss(
+    input: Value,
+    target: TensorValue,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Value | None = None,
+) -> Tensor: ...
+@overload
+def huber_loss(
+    input: JaxValue,
+    target: JaxValue,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: JaxValue | None = None,
+) -> jax.Array: ...
+@overload
+def huber_loss(
+    input: Value,
+    target: Value,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Value | None = None,
+) -> Tensor: ...
+@overload
 def identity(x: TensorValue) -> Tensor:
     """Identity activation function."""
 
 @overload
 def identity(x: JaxValue) -> jax.Array: ...
+@overload
+def kl_div(
+    input: TensorValue, target: Value, *, reduction: str = "mean", log_target: bool = False
+) -> Tensor: ...
+@overload
+def kl_div(
+    input: Value, target: TensorValue, *, reduction: str = "mean", log_target: bool = False
+) -> Tensor: ...
+@overload
+def kl_div(
+    input: JaxValue, target: JaxValue, *, reduction: str = "mean", log_target: bool = False
+) -> jax.Array: ...
+@overload
+def l1_loss(
+    input: TensorValue, target: Value, reduction: str = "mean", weight: Value | None = None
+) -> Tensor:
+    """The absolute error, ``|input - target|``; its derivative at 0 is 0."""
+
+@overload
+def l1_loss(
+    input: Value, target: TensorValue, reduction: str = "mean", weight: Value | None = None
+) -> Tensor: ...
+@overload
+def l1_loss(
+    input: JaxValue, target: JaxValue, reduction: str = "mean", weight: JaxValue | None = None
+) -> jax.Array: ...
+@overload
+def l1_loss(
+    input: Value, target: Value, reduction: str = "mean", weight: Value | None = None
+) -> Tensor: ...
 @overload
 def leaky_relu(x: TensorValue, negative_slope: Value = 0.01) -> Tensor:
     """Leaky rectified linear unit activation function."""
@@ -420,11 +667,163 @@ def logsumexp(
     where: Value | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 @overload
+def margin_ranking_loss(
+    input1: TensorValue,
+    input2: Value,
+    target: Value,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(margin - target * (input1 - input2), 0)``: which of two should be ranked higher."""
+
+@overload
+def margin_ranking_loss(
+    input1: Value,
+    input2: TensorValue,
+    target: Value,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def margin_ranking_loss(
+    input1: Value,
+    input2: Value,
+    target: TensorValue,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def margin_ranking_loss(
+    input1: JaxValue,
+    input2: JaxValue,
+    target: JaxValue,
+    margin: float = 0.0,
+    *,
+    reduction: str = "mean",
+) -> jax.Array: ...
+@overload
 def mish(x: TensorValue) -> Tensor:
     """Mish activation function."""
 
 @overload
 def mish(x: JaxValue) -> jax.Array: ...
+@overload
+def mse_loss(
+    input: TensorValue, target: Value, reduction: str = "mean", weight: Value | None = None
+) -> Tensor:
+    """The squared error, ``(input - target) ** 2``, element by element."""
+
+@overload
+def mse_loss(
+    input: Value, target: TensorValue, reduction: str = "mean", weight: Value | None = None
+) -> Tensor: ...
+@overload
+def mse_loss(
+    input: JaxValue, target: JaxValue, reduction: str = "mean", weight: JaxValue | None = None
+) -> jax.Array: ...
+@overload
+def mse_loss(
+    input: Value, target: Value, reduction: str = "mean", weight: Value | None = None
+) -> Tensor: ...
+@overload
+def multi_margin_loss(
+    input: TensorValue,
+    target: Value,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Value | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def multi_margin_loss(
+    input: Value,
+    target: TensorValue,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Value | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def multi_margin_loss(
+    input: JaxValue,
+    target: JaxValue,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: JaxValue | None = None,
+    *,
+    reduction: str = "mean",
+) -> jax.Array: ...
+@overload
+def multi_margin_loss(
+    input: Value,
+    target: Value,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Value | None = None,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def multilabel_soft_margin_loss(
+    input: TensorValue, target: Value, weight: Value | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """`binary_cross_entropy_with_logits` of several labels, as the mean over them."""
+
+@overload
+def multilabel_soft_margin_loss(
+    input: Value, target: TensorValue, weight: Value | None = None, *, reduction: str = "mean"
+) -> Tensor: ...
+@overload
+def multilabel_soft_margin_loss(
+    input: JaxValue, target: JaxValue, weight: JaxValue | None = None, *, reduction: str = "mean"
+) -> jax.Array: ...
+@overload
+def multilabel_soft_margin_loss(
+    input: Value, target: Value, weight: Value | None = None, *, reduction: str = "mean"
+) -> Tensor: ...
+@overload
+def nll_loss(
+    input: TensorValue,
+    target: Value,
+    weight: Value | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """``-input`` of the target class, for logarithms of probabilities."""
+
+@overload
+def nll_loss(
+    input: Value,
+    target: TensorValue,
+    weight: Value | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def nll_loss(
+    input: JaxValue,
+    target: JaxValue,
+    weight: JaxValue | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> jax.Array: ...
+@overload
+def nll_loss(
+    input: Value,
+    target: Value,
+    weight: Value | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor: ...
 @overload
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1) -> jax.Array:
     """One-hot encodes the given indices."""
@@ -433,6 +832,36 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int | Hashable
 def one_hot(*args: Any, dim: Any, **kwargs: Any) -> Any: ...
 @overload
 def one_hot(*args: Any, dims: Any, **kwargs: Any) -> Any: ...
+@overload
+def poisson_nll_loss(
+    input: TensorValue,
+    target: Value,
+    log_input: bool = True,
+    full: bool = False,
+    *,
+    eps: float = 1e-08,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def poisson_nll_loss(
+    input: Value,
+    target: TensorValue,
+    log_input: bool = True,
+    full: bool = False,
+    *,
+    eps: float = 1e-08,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def poisson_nll_loss(
+    input: JaxValue,
+    target: JaxValue,
+    log_input: bool = True,
+    full: bool = False,
+    *,
+    eps: float = 1e-08,
+    reduction: str = "mean",
+) -> jax.Array: ...
 @overload
 def relu(x: TensorValue) -> Tensor:
     """Rectified linear unit activation function."""
@@ -510,6 +939,28 @@ def silu(x: TensorValue) -> Tensor:
 
 @overload
 def silu(x: JaxValue) -> jax.Array: ...
+@overload
+def smooth_l1_loss(
+    input: TensorValue, target: Value, reduction: str = "mean", beta: float = 1.0
+) -> Tensor: ...
+@overload
+def smooth_l1_loss(
+    input: Value, target: TensorValue, reduction: str = "mean", beta: float = 1.0
+) -> Tensor: ...
+@overload
+def smooth_l1_loss(
+    input: JaxValue, target: JaxValue, reduction: str = "mean", beta: float = 1.0
+) -> jax.Array: ...
+@overload
+def soft_margin_loss(input: TensorValue, target: Value, *, reduction: str = "mean") -> Tensor:
+    """``log(1 + exp(-target * input))``, by a formula that does not overflow."""
+
+@overload
+def soft_margin_loss(input: Value, target: TensorValue, *, reduction: str = "mean") -> Tensor: ...
+@overload
+def soft_margin_loss(
+    input: JaxValue, target: JaxValue, *, reduction: str = "mean"
+) -> jax.Array: ...
 @overload
 def soft_sign(x: TensorValue) -> Tensor:
     """Soft-sign activation function."""
@@ -621,3 +1072,51 @@ def tanh(x: TensorValue, /) -> Tensor:
 
 @overload
 def tanh(x: JaxValue, /) -> jax.Array: ...
+@overload
+def triplet_margin_loss(
+    anchor: TensorValue,
+    positive: Value,
+    negative: Value,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-06,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def triplet_margin_loss(
+    anchor: Value,
+    positive: TensorValue,
+    negative: Value,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-06,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def triplet_margin_loss(
+    anchor: Value,
+    positive: Value,
+    negative: TensorValue,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-06,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor: ...
+@overload
+def triplet_margin_loss(
+    anchor: JaxValue,
+    positive: JaxValue,
+    negative: JaxValue,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-06,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> jax.Array: ...

@@ -584,7 +584,7 @@ def way_from(
 ) -> Way | None:
     """The way from outputs of a trace to ``leaves``, or all; None if anything but whole segments is on it."""
     lazies: list[Any] = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
-    source = lazies[0].trace if lazies and lazies[0] else None
+    source: Any = lazies[0].trace if lazies and lazies[0] else None
     stretches = {s: s.stretch for s in reversed([*trace.segments.values()])}
     if not all([s.is_whole() for s in stretches]):  # first all stretches: a finalizer may open one
         return None

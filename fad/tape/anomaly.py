@@ -31,13 +31,15 @@ class _Mode:
 
     ``on``: anomaly mode; ``check_nan``: it looks for NaN; ``tracing``: calls and nodes are named for
     the profiler of JAX. ``node_observers``: functions that are given each new node. ``remembers``: new
-    nodes are given to `remember`. ``watch``: any of them, the one flag that every call checks.
+    nodes are given to `remember`; ``looks_for_nan``: backward passes are followed by
+    `fad.tape.nan_origins`. ``watch``: any of them, the one flag that every call checks.
     ``observer``: what `fad.autograd.profile` has put in; with it, or with ``watch``, nodes are run by
     `watched_node` (``nodes``).
     """
 
     __slots__ = (
         "check_nan",
+        "looks_for_nan",
         "node_observers",
         "nodes",
         "observer",
@@ -58,6 +60,7 @@ class _Mode:
     def update(self) -> None:
         """Set the flags that follow from others."""
         self.remembers = self.on or bool(self.node_observers)
+        self.looks_for_nan = self.on and self.check_nan
         self.watch = self.remembers or self.tracing
         self.nodes = self.watch or self.observer is not None
 
@@ -209,16 +212,8 @@ def watched_call(level: Level, op: Operation, args: Sequence[Operand], whole: bo
     for o in outs:
         if isinstance(o, Tensor) and o.node is not None and o.node.sequence_nr > seq:
             o.node.sequence_nr = seq  # the number in the profiler's annotation
-    if mode.on and mode.check_nan:
+    if mode.looks_for_nan:
         _check_call(op.name, level, args, outs)
-        if state.host is not None:
-            _check_when_executed(
-                [*outs, *args],
-                len(outs),
-                f"'{op.name}' gave nan in the {{what}} of its {{k}}th output, at {level!r}{{lanes}}, from "
-                "arguments without nan. Traceback of the call:\n"
-                + _as_text("".join(users_frames(traceback.format_stack()[:-1]))),
-            )
     return out
 
 
@@ -252,19 +247,39 @@ def reported_as_one() -> Iterator[None]:
         running.watched = before
 
 
-def _check_call(name: str, level: Level, args: Sequence[Operand], outs: Sequence[Operand]) -> None:
-    """Raise if a call made a NaN, in a value or a tangent, that was not in its arguments."""
+@contextmanager
+def choosing(name: str, args: Sequence[Operand]) -> Iterator[list[Operand]]:
+    """A block whose values are dropped in part: only those that it puts into the list are checked."""
+    chosen: list[Operand] = []
+    if not mode.looks_for_nan or running.watched is True:
+        yield chosen
+        return
+    with reported_as_one():
+        yield chosen
+    levels = [x.level for x in chosen if isinstance(x, Tensor)]
+    _check_call(name, max(levels, key=lambda level: level.id, default=None), args, chosen)
+
+
+def _check_call(
+    name: str, level: Level | None, args: Sequence[Operand], outs: Sequence[Operand]
+) -> None:
+    """Raise if a call made a NaN, in a value or a tangent, that was not in its arguments; in traced code,
+    write the check into the program.
+    """
+    message = f"'{name}' gave nan in the {{what}} of its {{k}}th output"
+    message += (f", at {level!r}" if level else "") + "{lanes}, from arguments without nan"
     for k, o in enumerate(outs):
-        for what, lanes in _nans(o):
-            if any([found for a in args for found in _nans(a)]):
+        for what, lanes in nans(o):
+            if any([found for a in args for found in nans(a)]):
                 return
-            raise GradientError(
-                f"'{name}' gave nan in the {what} of its {k}th output, at {level!r}{lanes}, from "
-                "arguments without nan"
-            )
+            raise GradientError(message.format(what=what, k=k, lanes=lanes))
+    if state.host is not None:
+        stack = "".join(users_frames(traceback.format_stack()[:-1]))
+        told = f"{message}. Traceback of the call:\n{_as_text(stack)}"
+        _check_when_executed([*outs, *args], len(outs), told)
 
 
-def _parts(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
+def parts_of(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
     """The value and the tangents that a value consists of, each with the dimensions of its lanes.
 
     Those of traced code are Tensors of its level.
@@ -282,9 +297,9 @@ def _parts(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
         yield what, x, dims
 
 
-def _nans(x: Operand) -> Iterator[tuple[str, str]]:
+def nans(x: Operand) -> Iterator[tuple[str, str]]:
     """Where a value has NaN: ("value" or "tangent", lanes of vmap in words)."""
-    for what, part, dims in _parts(x):
+    for what, part, dims in parts_of(x):
         lanes = _nan_lanes(part, dims)
         if lanes is not None:
             yield what, lanes
@@ -292,7 +307,7 @@ def _nans(x: Operand) -> Iterator[tuple[str, str]]:
 
 def has_nan(x: Operand) -> bool:
     """Whether there is a NaN in a value or its tangents, in any lane."""
-    return any(True for _ in _nans(x))
+    return any(True for _ in nans(x))
 
 
 @functools.lru_cache(maxsize=256)
@@ -315,34 +330,55 @@ def _check_when_executed(values: Sequence[Operand], count: int, message: str) ->
 
     ``message``: of the error, with fields for what has it, the number of the value, and the lanes.
     """
-    parts = [
-        (what, k, part, dims)
-        for k, value in enumerate(values)
-        for what, part, dims in _parts(value)
-        if isinstance(part, Tensor) and is_inexact(part.dtype)
-    ]
-
-    places = [(what, k, dims) for what, k, _, dims in parts]  # what the program keeps
+    places, flags = flags_of(values)
+    if not any([k < count for _, k, _ in places]):
+        return
 
     def check(*flags: Array) -> tuple[()]:
-        nans = []
-        for (what, k, own), flag in zip(places, flags, strict=True):
-            for _, part, dims in _parts(flag):
-                lanes = _nan_lanes(part, (*dims, *[0] * len(own)))
-                if lanes is not None:
-                    nans.append((what, k, lanes))
-        if nans and all([k < count for _, k, _ in nans]):
-            what, k, lanes = nans[0]
+        found = flagged(places, flags)
+        if found and all([k < count for _, k, _ in found]):
+            what, k, lanes = found[0]
             raise GradientError(message.format(what=what, k=k, lanes=lanes))
         return ()
 
-    if not any([k < count for _, k, _, _ in parts]):
-        return
+    call_when_executed(check, flags)
+
+
+# What a flag tells of: "value" or "tangent", the number of the value, and its dimensions of lanes.
+Place = tuple[str, int, tuple[int, ...]]
+
+
+def flags_of(values: Sequence[Operand | None]) -> tuple[list[Place], list[Operand]]:
+    """For the parts of values that a program computes, what each is, and a flag with NaN where it has one."""
+    places: list[Place] = []
+    flags: list[Operand] = []
     before, running.watched = running.watched, True  # the check is not checked
     try:
-        flags = [
-            bind(_lanes_with_nan(dims), (part.level.detach(part),)) for _, _, part, dims in parts
-        ]
+        for k, value in enumerate(values):
+            for what, part, dims in () if value is None else parts_of(value):
+                if isinstance(part, Tensor) and is_inexact(part.dtype):
+                    places.append((what, k, dims))
+                    flags.append(bind(_lanes_with_nan(dims), (part.level.detach(part),)))
+    finally:
+        running.watched = before
+    return places, flags
+
+
+def flagged(places: Sequence[Place], flags: Sequence[Operand]) -> list[tuple[str, int, str]]:
+    """The values that have NaN when the program is executed: what, which, and the lanes in words."""
+    found = []
+    for (what, k, own), flag in zip(places, flags, strict=True):
+        for _, part, dims in parts_of(flag):
+            lanes = _nan_lanes(part, (*dims, *[0] * len(own)))
+            if lanes is not None:
+                found.append((what, k, lanes))
+    return found
+
+
+def call_when_executed(check: Callable[..., tuple[()]], flags: Sequence[Operand]) -> None:
+    """Write a call of ``check`` into the program that is traced."""
+    before, running.watched = running.watched, True
+    try:
         state.host.call("detect_anomaly", check, flags, 0)
     finally:
         running.watched = before
@@ -464,8 +500,7 @@ def watched_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequ
 def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
     """`watched_node`, named for the profiler of JAX.
 
-    In anomaly mode, an error gets a note that says where the node was made, and gradients are checked
-    for NaN.
+    In anomaly mode, an error gets a note that says where the node was made.
     """
     naming: AbstractContextManager[object] = nullcontext()
     if mode.tracing:
@@ -477,25 +512,10 @@ def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Seque
     before, running.watched = running.watched, True  # what it computes is reported as the node's
     try:
         with naming:
-            grads = work(node, *args)
+            checked: Sequence[MaybeValue] = work(node, *args)
+            return checked
     except Exception as error:  # any exception of a node propagates, with a note
         error.add_note(explain(node))
         raise
     finally:
         running.watched = before
-    if mode.check_nan:
-        for i, g in enumerate(grads):
-            for _, lanes in _nans(g):
-                raise GradientError(
-                    f"Function '{node.name()}' returned nan values in its {i}th output{lanes}. "
-                    f"{explain(node)}"
-                )
-        if state.host is not None and before is not True:
-            told = _as_text(explain(node))
-            for i, g in enumerate(grads):
-                what = (
-                    f"Function '{node.name()}' returned nan values in its {i}th output{{lanes}}. "
-                )
-                _check_when_executed([g], 1, what + told)
-    checked: Sequence[MaybeValue] = grads
-    return checked

@@ -24,6 +24,7 @@ from fad.tape.graph import (
     gradient_edge,
 )
 from fad.tape.hooks import call_tensor_hooks
+from fad.tape.nan_origins import NanOrigins
 from fad.tape.node_step import reach_leaf, release_by_hand, step
 from fad.tape.recorded_node import RecordedNode, for_edges
 from fad.tape.recorder import ROOT, PrimitiveNode, level_of
@@ -54,11 +55,15 @@ UNIT_COTANGENT.dependence = lambda mask: (False,)
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class _Task:
-    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
+    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes.
+
+    ``nans``: in anomaly mode, those that it has made.
+    """
 
     depth: int
     callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
+    nans: NanOrigins = dataclasses.field(default_factory=NanOrigins)
 
     def will_run(self, node: Node | None) -> bool:
         """Whether this pass reaches ``node``."""
@@ -218,6 +223,8 @@ def _run_task(
                 for k in wanted.get(node, ()):
                     assert captures is not None
                     results[k] = cotangents[captures[k][1]]
+                    if anomaly.looks_for_nan:
+                        task.nans.arrive(node, results[k])
             if not runs or (type(node) is AccumulateGrad and captures is not None):
                 continue
             edges = graph.edges[node]
@@ -238,7 +245,11 @@ def _run_task(
                 if not keep_graph:
                     node.release_variables()
             else:
+                if anomaly.looks_for_nan and type(node) is AccumulateGrad:
+                    task.nans.arrive(node, cotangents[0])
                 grads = _attended(node, cotangents, need, create_graph, keep_graph)
+                if anomaly.looks_for_nan:
+                    task.nans.follow(node, cotangents, grads, edges)
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None:
                     continue

@@ -22,6 +22,7 @@ import fad.numpy as fnp
 from fad.core import trees
 from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, StructureError, describe
+from fad.tape.anomaly import choosing
 from fad.transforms.boundary import has_tensor, is_array, leave
 from fad.views.make_view import stop_gradient
 
@@ -70,19 +71,21 @@ def safe_where(
     for x in leaves:
         if is_array(x):
             _check_broadcast(taken, x, "an argument")
-    results = []
-    for chosen, function in ((taken, f), (fnp.logical_not(taken), g)):
-        inside = [_only_where(chosen, x) if is_array(x) else x for x in leaves]
-        results.append(function(*trees.unflatten(structure, inside, like=args)))
-    (outs, out_structure), (others, other_structure) = map(trees.flatten, results)
-    if out_structure != other_structure:
-        raise StructureError(
-            f"safe_where: f gives results of the structure {out_structure}, g {other_structure}: they must "
-            "be the same"
-        )
-    for x in (*outs, *others):
-        _check_broadcast(taken, x, "a result")
-    chosen_outs = [fnp.where(taken, a, b) for a, b in zip(outs, others, strict=True)]
+    with choosing("safe_where", [x for x in leaves if is_array(x)]) as checked:
+        results = []
+        for chosen, function in ((taken, f), (fnp.logical_not(taken), g)):
+            inside = [_only_where(chosen, x) if is_array(x) else x for x in leaves]
+            results.append(function(*trees.unflatten(structure, inside, like=args)))
+        (outs, out_structure), (others, other_structure) = map(trees.flatten, results)
+        if out_structure != other_structure:
+            raise StructureError(
+                f"safe_where: f gives results of the structure {out_structure}, g {other_structure}: "
+                "they must be the same"
+            )
+        for x in (*outs, *others):
+            _check_broadcast(taken, x, "a result")
+        chosen_outs = [fnp.where(taken, a, b) for a, b in zip(outs, others, strict=True)]
+        checked += chosen_outs
     out = trees.unflatten(out_structure, chosen_outs, like=results[0])
     return leave(out, has_tensor((condition, args)))
 

@@ -14,7 +14,8 @@ import fad.numpy as fnp
 def notes(program: Any) -> list[str]:
     with pytest.raises((TypeError, ValueError, NotImplementedError)) as caught:
         program()
-    return [n for n in getattr(caught.value, "__notes__", []) if n.startswith("in fad.")]
+    texts = [*str(caught.value).split("\n\n"), *getattr(caught.value, "__notes__", ())]
+    return [text for text in texts if text.startswith("in fad.")]
 
 
 X = fad.tensor([1.0, 2.0])

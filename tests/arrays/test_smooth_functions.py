@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import mpmath as mp
 import numpy as np
 import pytest
 
@@ -19,6 +18,8 @@ import fad.numpy as fnp
 import fad.scipy.linalg as scipy_linalg
 import fad.scipy.special as special
 from fad.arrays.derive import SMOOTH
+
+mp = pytest.importorskip("mpmath", reason="the oracle of many digits (extra: test)")
 
 INTEGERS = (0.0, 1.0, -1.0, 2.0)
 TINY, HUGE = 1e-200, 1e200

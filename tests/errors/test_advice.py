@@ -15,8 +15,9 @@ from fad.errors import HostValueError
 from fad.errors.advice import advise
 
 
-def notes(error: BaseException) -> str:
-    return " ".join(getattr(error, "__notes__", ()))
+def added(error: BaseException) -> str:
+    """What was added to the message of an error."""
+    return str(error).partition("\n\n")[2]
 
 
 def write(x: Any) -> Any:
@@ -28,10 +29,10 @@ def write(x: Any) -> Any:
 def test_a_transform_adds_what_to_write_once() -> None:
     with pytest.raises(TypeError) as caught:
         fad.grad(fad.grad(write))(1.0)
-    assert notes(caught.value).count("A Tensor can be written to") == 1
+    assert added(caught.value).count("A Tensor can be written to") == 1
     with pytest.raises(TypeError) as caught:
         fad.grad(lambda x: (x**2).sum())([1.0, 2.0])
-    assert "fad.tensor([...])" in notes(caught.value)
+    assert "fad.tensor([...])" in added(caught.value)
 
 
 def test_errors_outside_of_transforms_are_told_apart() -> None:
@@ -46,14 +47,14 @@ def test_errors_outside_of_transforms_are_told_apart() -> None:
             program()
         advise(caught.value)
         advise(caught.value)
-        assert words in notes(caught.value) and bool(words) == bool(notes(caught.value))
+        assert words in added(caught.value) and bool(words) == bool(added(caught.value))
         assert len(getattr(caught.value, "__notes__", [])) <= 2  # one may be of JAX
 
 
 def test_other_errors_are_left_alone() -> None:
     for error in (KeyError("JAX arrays are immutable"), KeyboardInterrupt()):
         advise(error, inside=True)
-        assert not notes(error)
+        assert not added(error) and not hasattr(error, "__notes__")
 
 
 KEY = jax.random.key(0)
@@ -84,7 +85,7 @@ def test_a_random_key_is_no_number(program: Any) -> None:
     with pytest.raises((TypeError, ValueError, IndexError)) as caught:
         program()
     advise(caught.value)
-    assert "draw with it, fad.random.normal(key, shape)" in notes(caught.value)
+    assert "draw with it, fad.random.normal(key, shape)" in added(caught.value)
     assert "astype" not in str(caught.value)
 
 
@@ -109,13 +110,13 @@ def test_a_tensor_as_the_index_of_an_array() -> None:
     for array in (jnp.ones(3), jax.random.split(KEY, 3)):
         with pytest.raises(IndexError) as caught:
             fad.vmap(lambda i, a=array: a[i])(jnp.arange(3))
-        assert "write fad.asarray(x)[i]" in notes(caught.value)
+        assert "write fad.asarray(x)[i]" in added(caught.value)
         found = fad.vmap(lambda i, a=array: fad.asarray(a)[i])(jnp.arange(3))
         assert found.shape == (3,)
     with pytest.raises(IndexError) as caught:
         VECTOR.array[fad.tensor(1)]
     advise(caught.value)
-    assert "write fad.asarray(x)[i]" in notes(caught.value)
+    assert "write fad.asarray(x)[i]" in added(caught.value)
 
 
 def test_lists_of_tensors_as_the_index_of_an_array() -> None:
@@ -123,7 +124,7 @@ def test_lists_of_tensors_as_the_index_of_an_array() -> None:
     for transform in (fad.vmap, fad.jit):
         with pytest.raises(TypeError) as caught:
             transform(lambda i: jnp.arange(3.0)[[i, i]])(i)
-        assert "write fad.asarray(x)[[i, j]]" in notes(caught.value)
+        assert "write fad.asarray(x)[[i, j]]" in added(caught.value)
         with pytest.raises(HostValueError, match=r"fad.asarray\(a\)\[i\] for an array a"):
             transform(lambda i: np.arange(3.0)[[i, i]])(i)
         found = transform(lambda i: fad.asarray(jnp.arange(3.0))[[i, i]])(i)
@@ -146,7 +147,7 @@ def test_where_a_library_of_jax_is_given_tensors_its_own_way_out_is_said() -> No
         with pytest.raises((TypeError, ValueError, RuntimeError)) as caught:
             program()
         advise(caught.value)
-        assert "In fad.jit write fad.from_jax(optimizer.update)" in notes(caught.value)
+        assert "In fad.jit write fad.from_jax(optimizer.update)" in added(caught.value)
 
 
 def test_a_gradient_that_is_read_of_what_a_tree_holds() -> None:
@@ -154,14 +155,14 @@ def test_a_gradient_that_is_read_of_what_a_tree_holds() -> None:
     with fad.no_grad(), pytest.raises(AttributeError) as caught:
         jax.tree.map(lambda p: p.grad, [leaf])
     advise(caught.value)
-    assert "read x.grad before the no_grad block" in notes(caught.value)
+    assert "read x.grad before the no_grad block" in added(caught.value)
 
 
 def test_trees_of_tensors_and_of_arrays() -> None:
     with pytest.raises(ValueError) as caught:
         jax.tree.map(fad.numpy.add, {"w": fad.tensor(1.0)}, {"w": jnp.ones(())})
     advise(caught.value)
-    assert "make Tensors of both, jax.tree.map(fad.tensor, tree)" in notes(caught.value)
+    assert "make Tensors of both, jax.tree.map(fad.tensor, tree)" in added(caught.value)
 
 
 @pytest.mark.parametrize("separate", [True, False])
@@ -202,7 +203,7 @@ def test_a_callback_in_a_rule_that_is_differentiated(separate: bool) -> None:
         with pytest.raises(ValueError, match="Pure callbacks") as caught:
             second(jnp.ones(1))
         advise(caught.value)
-        assert "write forward without ctx" in notes(caught.value)
+        assert "write forward without ctx" in added(caught.value)
 
 
 def test_equinox_is_told_how_its_modules_take_tensors() -> None:
@@ -218,7 +219,7 @@ def test_equinox_is_told_how_its_modules_take_tensors() -> None:
         for transform in (fad.grad, lambda f: fad.jit(fad.grad(f))):
             with pytest.raises((TypeError, ValueError)) as caught:
                 transform(wrong)(params)
-            assert "fad.from_jax(lambda model, x: model(x))(model, x)" in notes(caught.value)
+            assert "fad.from_jax(lambda model, x: model(x))(model, x)" in added(caught.value)
     right = lambda p: apply(eqx.combine(p, rest, is_leaf=tensor), x).sum()
     expected = jax.grad(lambda p: eqx.combine(p, rest)(x).sum())(params)
     for f in (fad.grad(right), fad.jit(fad.grad(right))):
@@ -234,8 +235,8 @@ def test_diffrax_is_told_that_a_field_is_code_of_jax() -> None:
 
     with pytest.raises(TypeError) as caught:
         fad.grad(solve)(2.0)
-    assert "fad.from_jax(solve)(p)" in notes(caught.value)
-    assert "equinox" not in notes(caught.value)
+    assert "fad.from_jax(solve)(p)" in added(caught.value)
+    assert "equinox" not in added(caught.value)
     np.testing.assert_allclose(fad.grad(fad.from_jax(solve))(2.0), jax.grad(solve)(2.0))
 
 
@@ -245,4 +246,4 @@ def test_flax_is_told_how_its_models_take_tensors() -> None:
     variables = net.init(KEY, jnp.ones(2))
     with pytest.raises(TypeError) as caught:
         fad.grad(lambda v: net.apply(v, jnp.ones(2)).sum())(variables)
-    assert "fad.from_jax(model.apply)(variables, x)" in notes(caught.value)
+    assert "fad.from_jax(model.apply)(variables, x)" in added(caught.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from scaled_functions import plain
 import fad
 import fad.numpy as fnp
 from fad.errors import RuleError
+from fad.testing import check_function
 
 X = jnp.array([0.3, -0.5, 0.7])
 Y = jnp.array([1.5, 2.0, -1.0])
@@ -230,3 +233,76 @@ def test_complex_gradients_are_those_of_pytorch(F):
     x = fad.tensor(z, requires_grad=True)
     loss(x, w).backward()
     assert_close(x.grad, expected[0])
+
+
+# Rules that read saved Tensors where there are none
+
+
+class WithoutSetup(fad.Function):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 2 * g * ctx.saved_tensors[0]
+
+
+class SavesNothing(fad.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 2 * g * x
+
+
+class PureWithoutSetup(WithoutSetup):
+    jax_rules = True
+
+
+@pytest.mark.parametrize("cls", [WithoutSetup, SavesNothing, PureWithoutSetup])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda f: f(fad.tensor(2.0, requires_grad=True)).backward(),
+        lambda f: fad.grad(f)(2.0),
+        lambda f: fad.jvp(f, (2.0,), (1.0,)),
+        lambda f: fad.vmap(fad.grad(f))(fnp.ones(2)),
+        lambda f: fad.jit(fad.grad(f))(2.0),
+        lambda f: jax.grad(f)(2.0),
+    ],
+)
+def test_a_rule_that_reads_saved_tensors_where_nothing_was_saved(cls: Any, run: Any) -> None:
+    with pytest.raises(
+        RuleError, match="backward reads ctx.saved_tensors, and nothing was saved"
+    ) as caught:
+        run(cls.apply)
+    if cls is SavesNothing:
+        assert "forward does not call ctx.save_for_backward" in str(caught.value)
+        assert "Write ctx.save_for_backward(x) there" in str(caught.value)
+    else:
+        assert "def setup_context(ctx, inputs, output):" in str(caught.value)
+
+
+def test_the_checker_says_that_nothing_was_saved() -> None:
+    with pytest.raises(
+        AssertionError, match="nothing was saved: WithoutSetup has no setup_context"
+    ):
+        check_function(WithoutSetup, np.ones(2))
+
+
+def test_errors_of_other_tuples_are_the_users() -> None:
+    class F(fad.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * ()[0]
+
+    with pytest.raises(IndexError, match="^tuple index out of range$"):
+        fad.grad(F.apply)(2.0)

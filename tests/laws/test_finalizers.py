@@ -8,6 +8,7 @@ transform or a step of its own. The law: all results are those of a program with
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,22 +37,40 @@ def _eager_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-class Finalized:
-    """An object in a cycle; its finalizer does ``act(y)`` and notes the result, or what went wrong."""
+class Log:
+    """What the finalizers of one run have found."""
 
-    found: list[Any] = []
-    failures: list[BaseException] = []
+    def __init__(self) -> None:
+        self.found: list[Any] = []
+        self.failures: list[BaseException] = []
+
+
+_thread = threading.local()  # ``log``: that of the finalizer that this thread is in
+
+
+class Finalized:
+    """An object in a cycle; its finalizer does ``act(y)`` and notes the result, or what went wrong.
+
+    It does so in the log of the run that made it: what an earlier test dropped may be finalized in this one.
+    """
+
+    log = Log()
 
     def __init__(self, y: Any, act: Callable[[Any], Any]) -> None:
         self.cycle, self.y, self.act = self, y, act
+        self.log = getattr(_thread, "log", None) or Finalized.log
 
     def __del__(self) -> None:
+        before = getattr(_thread, "log", None)
+        _thread.log = self.log
         try:
-            Finalized.found.append(self.act(self.y))
+            self.log.found.append(self.act(self.y))
         except LevelError:  # a value of a vmap that has ended
             pass
         except BaseException as error:
-            Finalized.failures.append(error)
+            self.log.failures.append(error)
+        finally:
+            _thread.log = before
 
 
 OTHER = fad.tensor(W, requires_grad=True)
@@ -176,17 +195,19 @@ def test_a_finalizer_that_computes(case: tuple[str, str, str]) -> None:
     program = WHERE[where]
     with off():
         expected = program(body(None))
-    Finalized.found, Finalized.failures = [], []
+    Finalized.log = Log()
     with replay(mode):
         for k in range(TIMES):
             assert_bits(program(body(None)), expected, f"call {k} without finalizers")
-            Finalized.found.clear()
+            Finalized.log.found.clear()
             assert_bits(program(body(ACTS[name])), expected, f"call {k} with finalizers")
             assert_idle()
             # Those of values of a vmap may find that it has ended.
-            assert where in BATCHED or have_run(lambda: bool(Finalized.found or Finalized.failures))
-            if Finalized.failures:
-                raise Finalized.failures[0]
+            assert where in BATCHED or have_run(
+                lambda: bool(Finalized.log.found or Finalized.log.failures)
+            )
+            if Finalized.log.failures:
+                raise Finalized.log.failures[0]
 
 
 @pytest.mark.sweep("where, mode", [(w, m) for w in READ for m in MODES], sample=6)
@@ -194,13 +215,25 @@ def test_what_a_finalizer_has_computed_is_right(where: str, mode: str) -> None:
     program = WHERE[where]
     with replay(mode):
         for _ in range(TIMES):
-            Finalized.found, Finalized.failures = [], []
+            Finalized.log = Log()
             program(body(lambda y: (y.detach().clone(), fnp.sin(y) * 3.0 + 1.0)))
-            assert have_run(lambda: len(Finalized.found) >= 4)
-            assert not Finalized.failures
+            assert have_run(lambda: len(Finalized.log.found) >= 4)
+            assert not Finalized.log.failures
             with off():
-                for y, z in Finalized.found:
+                for y, z in Finalized.log.found:
                     assert_bits(fnp.sin(y) * 3.0 + 1.0, z)
+
+
+def test_garbage_of_an_earlier_run_notes_nothing_in_this_one() -> None:
+    Finalized.log = earlier = Log()
+    gc.disable()
+    try:
+        Finalized(1.0, lambda y: Finalized(y, lambda z: z) and None)
+        Finalized.log = Log()
+        assert have_run(lambda: len(earlier.found) == 2)
+        assert not Finalized.log.found
+    finally:
+        gc.enable()
 
 
 @pytest.mark.sweep("where, mode", [(w, m) for w in WHERE for m in MODES], sample=11)
@@ -210,9 +243,9 @@ def test_a_finalizer_that_fails(where: str, mode: str) -> None:
         expected = program(body(None))
     with replay(mode):
         for k in range(TIMES):
-            Finalized.found, Finalized.failures = [], []
+            Finalized.log = Log()
             assert_bits(program(body(lambda y: y + jnp.ones(3))), expected, f"call {k}")
             assert_idle()
-            assert where in BATCHED or have_run(lambda: bool(Finalized.failures))
-            for error in Finalized.failures:
+            assert where in BATCHED or have_run(lambda: bool(Finalized.log.failures))
+            for error in Finalized.log.failures:
                 assert "(3,)" in str(error)  # of the shapes, and nothing else

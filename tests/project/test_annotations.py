@@ -22,6 +22,7 @@ LIMITS = {
     "implicit": 11,
     "levels": 99,
     "methods": 38,
+    "nn": 9,
     "profiling": 10,
     "replay": 67,
     "sparse": 30,

@@ -9,10 +9,14 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
-from matplotlib.colors import to_rgb
 
 pytest.importorskip("torch", reason="the benchmarks compare with PyTorch (extra: bench)")
+pytest.importorskip("matplotlib", reason="the benchmarks draw with it (extra: bench)")
+pytest.importorskip("rich", reason="the benchmarks print with it (extra: bench)")
+pytest.importorskip("optax", reason="a benchmark trains with it (extra: bench)")
+
+from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgb
 
 import fad
 from benchmarks import __main__ as program

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import pytest
+from helpers import ROOT
 
 import fad
 
@@ -130,3 +134,43 @@ def test_eight_devices() -> None:
 
 def test_no_level_runs_between_tests() -> None:
     assert fad.core.level.state.levels == ()
+
+
+NEEDED = {"hypothesis", "pytest", "pytest-xdist"}  # by all tests
+OF_OTHER_NAMES = {"scikit-learn": "sklearn", "orbax-checkpoint": "orbax", "pyright": "pyright"}
+
+
+def optional_packages() -> set[str]:
+    """What the extras bring, as it is imported."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {re.split(r"[^\w-]", text)[0] for texts in table.values() for text in texts}
+    return {OF_OTHER_NAMES.get(n, n) for n in names - NEEDED - {"scipy"}}  # JAX brings SciPy
+
+
+def imported_unasked(path: Path) -> set[str]:
+    """The optional packages that a file imports when it is collected, without `importorskip` before."""
+    asked: set[str] = set()
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        text = ast.unparse(node)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = getattr(node, "module", None)
+            names = [module or ""] if module else [a.name for a in node.names]
+            found |= {name.partition(".")[0] for name in names} - asked
+        elif "importorskip" in text:
+            asked |= set(re.findall(r"['\"](\w+)", text))
+    return found & optional_packages()
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted((ROOT / "tests").rglob("test_*.py")),
+    ids=lambda p: p.relative_to(ROOT).as_posix(),
+)
+def test_optional_packages_are_asked_for(path: Path) -> None:
+    assert not imported_unasked(path)
+
+
+def test_an_import_that_is_not_asked_for_is_found(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("import rich.table\nfrom torch import nn\nimport jax\n")
+    assert imported_unasked(tmp_path / "test_a.py") == {"rich", "torch"}

@@ -56,3 +56,12 @@ def test_the_changelog_keeps_its_form() -> None:
     assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for _, date in released[1:])
     kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
+
+
+def test_each_extra_is_tried_alone_in_ci() -> None:
+    """In an environment of its own, by the command of a page; README's commands are for two of them."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    alone = re.findall(r"\(alone (\w+) ", (ROOT / ".ci" / "run").read_text())
+    assert sorted([*alone, "examples", "test"]) == sorted(extras)

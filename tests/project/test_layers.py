@@ -27,7 +27,7 @@ ROOMS = {
         private_names jaxapi unrecorded avals masked jaxprs elementwise exact_programs borrowed
         equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
         residual_plans casts replay_protocol""",
-    "tape": """handles running edges graph captures grad_mode anomaly packing saved recorded_node
+    "tape": """handles running edges graph captures grad_mode anomaly nan_origins packing saved recorded_node
         saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
@@ -40,7 +40,7 @@ ROOMS = {
         aliasing derive namespaces""",
     "numpy": "*",
     "lax": "*",
-    "nn": "*",
+    "nn": "initializers losses utils",
     "random": "",
     "scipy": "*",
     "functions": """templates context definitions rules linear_programs transposed_rules derived_rules
@@ -69,6 +69,7 @@ IN_FRONT = {
     "extend",
     "func",
     "implicit",
+    "nn",
     "testing",
     "viz",
     "replay",

@@ -19,6 +19,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_site"))
 import links  # noqa: E402
 import reference  # noqa: E402
+import subjects  # noqa: E402
 import tensor  # noqa: E402
 
 sys.path.remove(str(DOCS / "_site"))
@@ -67,6 +68,17 @@ def test_a_recipe_draws_the_figure_that_it_shows_or_prints_a_table(page: Path) -
     assert all((DOCS / "images" / name).exists() for name in shown)
 
 
+def test_guides_are_found_by_their_subjects() -> None:
+    for page, words in subjects.SUBJECTS.items():
+        path = DOCS / f"{page}.md"
+        source = [path.read_text()]
+        subjects.add(None, page, source)
+        title, _, entries = source[0].partition("\n\n```{index} ")
+        assert title == path.read_text().partition("\n")[0]
+        assert entries.startswith("! " + words.replace(", ", ", ! ") + "\n```\n")
+    assert "nan" in subjects.SUBJECTS["singular-points"].split(", ")
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The pages of the reference, as Sphinx is given them."""
@@ -98,7 +110,8 @@ def test_every_public_name_has_its_entry(pages: dict[str, str]) -> None:
         assert f"<{name}>`" in pages[module], full
     for module, _ in reference.derived_modules():
         for name in reference.names(module):
-            assert re.search(rf"^\.\. py:\w+:: {module}\.{name}$", pages[module], re.M), name
+            assert re.search(rf"^\.\. py:\w+:: {name}$", pages[module], re.M), name
+        assert f".. py:module:: {module}\n" in pages[module]
     for name in [name for names in tensor.groups().values() for name in names]:
         assert f":: fad.Tensor.{name}\n" in pages["fad.Tensor-class"], name
         assert reference.summary(getattr(fad.Tensor, name)), f"Tensor.{name} has no docstring"

@@ -61,7 +61,8 @@ def modules() -> list[Module]:
         children = tuple(n for n in dir(module) if isinstance(getattr(module, n), types.ModuleType))
         found.append(Module(f"fad.{name}", f"jax.{name}", children))
         for child in children:
-            walk(f"{name}.{child}")
+            if not hasattr(getattr(module, child), "__all__"):  # written, with its own annotations
+                walk(f"{name}.{child}")
 
     for name in ("lax", "nn", "numpy", "random", "scipy"):
         walk(name)
@@ -159,7 +160,7 @@ def written(file: str) -> dict[str, list[str]]:
 
 def _entry(module: Module, name: str, value: Any) -> str:
     """The definition of one public name."""
-    jax_value = getattr(importlib.import_module(module.jax_name), name)
+    jax_value = _jax_value(module, name)
     if isinstance(jax_value, (bool, int, float, complex, str)) or jax_value is None:
         return f"{name}: {type(jax_value).__name__ if jax_value is not None else 'None'}"
     listed = _lists(module.jax_name, name)
@@ -185,6 +186,13 @@ def _entry(module: Module, name: str, value: Any) -> str:
         for text in overloads_of(module.jax_name, s, jax_value, follows, alone=len(found) == 1)
     ]
     return definitions(name, overloads, _summary(jax_value))
+
+
+def _jax_value(module: Module, name: str) -> Any:
+    """What JAX has under the name, or what a function that fad adds is made of."""
+    source = importlib.import_module(module.jax_name)
+    added = inspect.unwrap(getattr(importlib.import_module(module.name), name))
+    return getattr(source, name, added)
 
 
 def _lists(module: str, name: str) -> set[str]:
@@ -402,10 +410,9 @@ def _record_name(module: str, name: str) -> str:
 
 def _records(module: Module, names: list[str]) -> list[str]:
     """Their definitions: with arrays of one kind as fields."""
-    source = importlib.import_module(module.jax_name)
     found: dict[str, Any] = {}
     for name in names:
-        found |= _records_of(getattr(source, name))
+        found |= _records_of(_jax_value(module, name))
     lines = ['_ArrayT = TypeVar("_ArrayT")', ""] if found else []
     for name, record in sorted(found.items()):
         own = _record_name(module.jax_name, name)
