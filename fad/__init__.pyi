@@ -437,6 +437,7 @@ def jit(
     out_shardings: object = None,
     explain: builtins.bool = False,
     hooks: builtins.bool = False,
+    roll: builtins.bool = True,
 ) -> _F: ...
 @overload
 def jit(
@@ -450,6 +451,7 @@ def jit(
     out_shardings: object = None,
     explain: builtins.bool = False,
     hooks: builtins.bool = False,
+    roll: builtins.bool = True,
 ) -> _Compiled[_P, _R]: ...
 @overload
 def jit(
@@ -463,6 +465,7 @@ def jit(
     out_shardings: object = None,
     explain: builtins.bool = False,
     hooks: builtins.bool = False,
+    roll: builtins.bool = True,
 ) -> _Jit: ...
 @overload
 def checkpoint(f: _F, *, policy: Callable[..., object] | None = None) -> _F: ...

@@ -34,6 +34,7 @@ from fad.core.level import flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.partition import Rest
 from fad.core.primitive import Primitive
+from fad.core.rolling import Rolled
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
@@ -60,7 +61,7 @@ class _Entry:
     ``fixed`` are the values that it closes over, ``structure`` that of its result, ``seen`` what it
     was traced for, in words. ``changed`` are the leaves among its arguments that it changes in
     place; their new values are part of the result. ``donating`` runs it and donates buffers; None if
-    none are donated.
+    none are donated. ``loops``: those of its program that were rolled.
     """
 
     primitive: Primitive
@@ -68,6 +69,7 @@ class _Entry:
     structure: trees.PyTreeDef
     seen: dict[str, str]
     changed: list[int]
+    loops: list[Rolled]
     donating: Callable[..., PyTree] | None = None
 
 
@@ -102,6 +104,7 @@ class Compiled:
 
     __wrapped__: Callable[..., PyTree]
     _hooks = False  # whether it calls hooks when it runs
+    _rolls = True  # whether loops in it are rolled
 
     def __init__(self, f: Callable[..., PyTree], arguments: Arguments, explain: bool) -> None:
         functools.update_wrapper(self, f, updated=())
@@ -314,13 +317,16 @@ class Compiled:
         run.name = self._name  # type: ignore[attr-defined]
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
-        primitive, values, _ = stage(run, leaves, bodies=[f], kept=True)
+        primitive, values, _ = stage(
+            run, leaves, bodies=[f], kept=True, roll=self._rolls
+        )
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
         fixed = [captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
-        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"])
+        loops = found["level"].loops
+        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"], loops)
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
             entry.donating = _donating(primitive, tuple(donated))
@@ -336,7 +342,7 @@ class Compiled:
         Returns:
             A text that names each argument that differs from the nearest earlier call, and how. Of a function
             that is made anew, as a lambda in a loop: what differs from one that the same line has made, with
-            what they close over.
+            what they close over. Of a program that is compiled: which loops in it were rolled.
 
         >>> import fad, jax.numpy as jnp
         >>> double = fad.jit(lambda x: 2 * x)
@@ -346,8 +352,12 @@ class Compiled:
           argument 0 is float32[4], was float32[3]
         """
         now = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        earlier = [e.seen for e in self._entries.values()]
-        return differences(f"fad.jit of {self._name}", self.__wrapped__, now, earlier)
+        entries = self._entries.values()
+        text = differences(
+            f"fad.jit of {self._name}", self.__wrapped__, now, [e.seen for e in entries]
+        )
+        loops = [loop for e in entries if e.seen == now for loop in e.loops]
+        return "\n  ".join([text, *[f"{n} × {p} operations, rolled" for n, p in loops]])
 
     # What jax.jit offers too
 
@@ -426,6 +436,7 @@ def jit(
     out_shardings: PyTree = None,
     explain: bool = False,
     hooks: bool = False,
+    roll: bool = True,
 ) -> Any:
     """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
 
@@ -447,6 +458,8 @@ def jit(
         hooks: hooks of Tensors and nodes that f makes are called on the host, at each execution; and in
             anomaly mode, each operation and node is checked for NaN there.
         explain: log, under the name "fad.jit", why a call traces again; see `Compiled.explain`.
+        roll: Python loops in f, which tracing unrolls, are compiled as loops, where operations repeat
+            often enough: `Compiled.explain` says where. Results are equal up to rounding.
 
     Returns:
         A function that takes Tensors and arrays; Tensors come out if one goes in. It has
@@ -457,7 +470,7 @@ def jit(
         HostValueError: Python reads a number that is computed in f, as a branch on one does.
         LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
             from outside in place, or an argument that shares its storage with another one.
-        TypeError: a static argument is not hashable; ``explain`` or ``hooks`` is not a bool.
+        TypeError: a static argument is not hashable; ``explain``, ``hooks`` or ``roll`` is not a bool.
         StructureError: an argument is committed to other devices than ``in_shardings`` says.
 
     Source: ``jax.jit``.
@@ -467,7 +480,7 @@ def jit(
     1.0
     """
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
-    for name, flag in (("explain", explain), ("hooks", hooks)):
+    for name, flag in (("explain", explain), ("hooks", hooks), ("roll", roll)):
         if type(flag) is not bool:
             raise ArgumentError(f"jit: {name} must be True or False, got {describe(flag)}")
 
@@ -479,7 +492,7 @@ def jit(
             compiled = Compiled(f, arguments, explain)
         else:
             compiled = Placed(f, arguments, explain, in_shardings)
-        compiled._hooks = hooks
+        compiled._hooks, compiled._rolls = hooks, roll
         return compiled
 
     return decorate if f is None else decorate(f)
