@@ -15,6 +15,7 @@ from fad.core.types import Atom, Aval, JaxEquation, JaxProgram
 # What pays, in one place: a loop is rolled that repeats so often, and so saves so many equations.
 REPEATS = 8
 SAVED = 100
+_PART = 24  # what a loop saves at least that reads values of another one in each repeat, or is read so
 
 _SMALL = 64  # constants of NumPy with at most so many elements are compared by value
 _SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
@@ -264,12 +265,36 @@ def find_loops(program: Numbered) -> list[Loop]:
                     taken[loop.start : loop.end] = True
                 if found:
                     break
-    return sorted(loops, key=lambda loop: loop.start)
+    return _that_pay(program, sorted(loops, key=lambda loop: loop.start))
+
+
+def _that_pay(program: Numbered, loops: list[Loop]) -> list[Loop]:
+    """The loops that save enough, and those that read their values or are read by them in each repeat."""
+    pays = [loop.saved >= SAVED for loop in loops]
+    while True:
+        more = [
+            k
+            for k, loop in enumerate(loops)
+            if not pays[k]
+            and any([_reads(program, *sorted((k, j)), loops) for j in range(len(loops)) if pays[j]])
+        ]
+        if not more:
+            return [loop for loop, p in zip(loops, pays, strict=True) if p]
+        for k in more:
+            pays[k] = True
+
+
+def _reads(program: Numbered, earlier: int, later: int, loops: Sequence[Loop]) -> bool:
+    """Whether a loop reads other values of an earlier one in its repeats."""
+    a, b = loops[earlier], loops[later]
+    producer = program.producer[program.operands[program.at[b.start] : program.at[b.end]]]
+    read = producer[(producer >= a.start) & (producer < a.end)]
+    return len(np.unique(read)) >= REPEATS
 
 
 def _fit(program: Numbered, period: int, start: int, end: int) -> list[Loop]:
     """The loops in a stretch in which kinds repeat: where operands do so, too."""
-    if end - start < REPEATS * period or end - start - period < SAVED:
+    if end - start < REPEATS * period or end - start - period < _PART:
         return []
     bound = _bounds(program, period, start, end)
     owner = program.owner[program.at[start] : program.at[end]]
@@ -283,7 +308,7 @@ def _fit(program: Numbered, period: int, start: int, end: int) -> list[Loop]:
     latest = np.maximum.accumulate(latest[::-1])[::-1]
     first = start + int(np.argmax(latest <= start + np.arange(last - start + 1)))
     found: list[Loop] = []
-    if last - first >= REPEATS * period and last - first - period >= SAVED:
+    if last - first >= REPEATS * period and last - first - period >= _PART:
         cut = _cut(program, period, first, last)
         found = [Loop(cut, period, (last - cut) // period)]
     elif last - first >= end - start:

@@ -241,7 +241,7 @@ class _Read:
                     middle = len(column) // 2
                     low = max(low, max(other[other < middle] + 1, default=0))
                     high = min(high, min(other[other >= middle], default=high))
-            self._narrow(k, low, high)
+            self._narrow(k, int(low), int(high))
         for k in range(len(self.loops) - 1, -1, -1):
             rows = []
             for later in range(k + 1, len(self.loops)):
@@ -605,10 +605,6 @@ class _Writer:
         x, aval = self._value(v), self.program.avals[v]
         return x if isinstance(x, jax.Array) else _typed(jnp.asarray(x, aval.dtype), aval)
 
-    def _in_order(self, e: Elements) -> Array:
-        """Elements of a loop in one array."""
-        return self._stack(e, 1)
-
     def _together(self, eqn: JaxEquation, pieces: Sequence[Elements | int]) -> Array:
         """Many operands as one array: those of loops are one already."""
         (axis,) = parameters(eqn)
@@ -619,7 +615,7 @@ class _Writer:
                 x = self._array(piece)
                 parts.append(jnp.expand_dims(x, axis) if stacks else x)
                 continue
-            x = jnp.moveaxis(self._in_order(piece), 0, axis)
+            x = jnp.moveaxis(self._stack(piece, 1), 0, axis)
             if not stacks:
                 shape = x.shape
                 x = x.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
@@ -649,8 +645,10 @@ class _Writer:
         if not any([isinstance(x, (jax.Array, jax.core.Tracer)) for x in fixed]):
             return jnp.asarray(np.stack(fixed), self.program.avals[values[0]].dtype)
         parts = [
-            self._in_order(p) if isinstance(p, Elements) else jnp.expand_dims(self._array(p), 0)
-            for p in self._pieces(values)
+            self._stack(p, direction)
+            if isinstance(p, Elements)
+            else jnp.expand_dims(self._array(p), 0)
+            for p in self._pieces(stack)[::direction]
         ]
         return jax.lax.concatenate(parts, 0)
 
@@ -712,7 +710,7 @@ class _Writer:
                 row, result = self._row(v)
                 x = last.get((row, result))
                 if x is None:
-                    x = self._in_order(Elements(k, result, row, 1, 1))[0]
+                    x = self._stack(Elements(k, result, row, 1, 1), 1)[0]
                 self._values[v] = _typed(x, self.program.avals[v])
 
 
