@@ -101,14 +101,8 @@ class Numbered:
             operands = []
             parts: list[Hashable] = []
             for v in eqn.invars:
-                if isinstance(v, Literal):
-                    operands.append(self._value(v, values))
-                    parts.append(-1 - number_of(v.aval))
-                    if v.aval.shape:  # stays what it is
-                        parts.append(("literal", operands[-1]))
-                else:
-                    operands.append(values[v])
-                    parts.append(number_of(v.aval))
+                operands.append(self._value(v, values))
+                parts.append(number_of(v.aval))
             moving = slice_parts(eqn) if eqn.primitive.name == "slice" else None
             if moving is not None:
                 starts, *told = moving

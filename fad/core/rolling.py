@@ -640,10 +640,11 @@ class _Writer:
             x = jax.lax.slice_in_dim(x, low, high + 1, abs(stack.step), stack.dimension)
             x = jnp.moveaxis(x, stack.dimension, 0)
             return x if (stack.step > 0) == (direction > 0) else jnp.flip(x, 0)
-        values = stack[::direction]
-        fixed = [self._value(v) for v in values]
-        if not any([isinstance(x, (jax.Array, jax.core.Tracer)) for x in fixed]):
-            return jnp.asarray(np.stack(fixed), self.program.avals[values[0]].dtype)
+        sources = [self.program.sources.get(v) for v in stack]
+        if all([s is not None and s.kind != "input" for s in sources]):
+            fixed = list(map(self._value, stack[::direction]))
+            if not any([isinstance(x, (jax.Array, jax.core.Tracer)) for x in fixed]):
+                return jnp.asarray(np.stack(fixed), self.program.avals[stack[0]].dtype)
         parts = [
             self._stack(p, direction)
             if isinstance(p, Elements)
