@@ -38,6 +38,7 @@ from fad.core.rolling import Rolled
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
+from fad.errors.tracebacks import warn_at_users_line, where_lines_change
 from fad.levels.named_axes import bind_program
 from fad.levels.randomness import note_draw
 from fad.levels.staged import StagedLevel, in_body, stage
@@ -317,15 +318,15 @@ class Compiled:
         run.name = self._name  # type: ignore[attr-defined]
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
-        primitive, values, _ = stage(
-            run, leaves, bodies=[f], kept=True, roll=self._rolls
-        )
+        primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=self._rolls)
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
         fixed = [captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
         loops = found["level"].loops
+        if self._rolls and found["level"].size > _LONG:
+            _warn_of_size(self._name, found["level"])
         entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"], loops)
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
@@ -498,6 +499,22 @@ def jit(
     return decorate if f is None else decorate(f)
 
 
+def _warn_of_size(name: str, level: StagedLevel) -> None:
+    """Warn of a program in which nothing more repeats, and which takes XLA long all the same."""
+    assert level.traced is not None
+    eqns = level.traced.jaxpr.eqns
+    where = where_lines_change([jaxapi.stack_of(eqn) for eqn in eqns[:: max(len(eqns) // 97, 1)]])
+    warn_at_users_line(
+        f"jit: {name} compiles {level.size} operations, in which nothing repeats that could be compiled as a "
+        "loop; the time for that grows faster than their number. "
+        f"{f'They come from {where}. ' if where else ''}"
+        "If that is a loop, write it as fad.lax.scan, fad.lax.fori_loop or fad.lax.while_loop, with the same "
+        "operations in each step; fad.jit(roll=False) compiles it as it is, without this warning",
+        UserWarning,
+    )
+
+
+_LONG = 5000  # operations of which a program is worth a warning
 _TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
 _TABLES = 256  # kept for each function
 _REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there

@@ -393,6 +393,12 @@ def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) ->
 # What is read off programs and their equations
 
 
+def stack_of(eqn: types.JaxEquation) -> Any:
+    """The call stack at which an equation was traced, as a traceback of Python; None if JAX has not kept it."""
+    found = eqn.source_info.traceback
+    return None if found is None else found.as_python_traceback()
+
+
 def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
     """The results of a closed jaxpr."""
     return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)

@@ -15,7 +15,9 @@ from fad.core.types import Atom, Aval, JaxEquation, JaxProgram
 # What pays, in one place: a loop is rolled that repeats so often, and so saves so many equations.
 REPEATS = 8
 SAVED = 100
-_PART = 24  # what a loop saves at least that reads values of another one in each repeat, or is read so
+_PART = (
+    24  # what a loop saves at least that reads values of another one in each repeat, or is read so
+)
 
 _SMALL = 64  # constants of NumPy with at most so many elements are compared by value
 _SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
@@ -404,9 +406,7 @@ def operands_of(program: Numbered, loop: Loop) -> Operands | None:
     last = producer[-1]
     distance = np.where(inside[-1], owner[-1] - last, 0)
     equation = (owner[0] - loop.start - distance) % loop.period
-    carried = np.where(
-        inside[-1], -((owner[0] - loop.start - distance) // loop.period), -1
-    )
+    carried = np.where(inside[-1], -((owner[0] - loop.start - distance) // loop.period), -1)
     result = program.place[values[-1]]
     regular = np.where(
         inside,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -14,11 +14,13 @@ from fad.core.avals import struct_of
 from fad.core.elementwise import ELEMENTWISE
 from fad.core.jaxapi import (
     as_weak,
+    current_program,
     evaluate_equation,
     is_extended,
     parameters,
     run_jaxpr,
     slice_parts,
+    write_equations,
 )
 from fad.core.jaxprs import inner_jaxprs, trace
 from fad.core.repeats import SAVED, Loop, Numbered, Operands, find_loops, has_refs, operands_of
@@ -116,6 +118,15 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     return found, writer.found
 
 
+def run_rolled(f: Callable[..., Sequence[Any]], values: Sequence[Array]) -> list[Array]:
+    """``f(*values)``, a list of arrays, where JAX traces a program: with its loops as loops."""
+    closed, _ = rolled(trace(f, values)[0])
+    program = current_program()
+    if program is not None:
+        return write_equations(program, closed, values)
+    return run_jaxpr(closed, *values)
+
+
 class _Read:
     """The loops of a program, and what they read of each other.
 
@@ -154,9 +165,7 @@ class _Read:
         """The operands of an equation of a repeat, in ``origins``."""
         loop, program = self.loops[k], self.program
         begin = program.at[loop.start]
-        return range(
-            program.at[loop.start + at] - begin, program.at[loop.start + at + 1] - begin
-        )
+        return range(program.at[loop.start + at] - begin, program.at[loop.start + at + 1] - begin)
 
     def value(self, k: int, result: Result) -> int:
         """A value of the first repeat."""
@@ -416,7 +425,10 @@ class _Writer:
         program = self.program
         for k in np.flatnonzero(self.read.loop_of[:-1] < 0).tolist():
             operands = program.operands[program.at[k] : program.at[k + 1]].tolist()
-            if len(operands) >= _MANY and program.eqns[k].primitive.name in ("concatenate", "stack"):
+            if len(operands) >= _MANY and program.eqns[k].primitive.name in (
+                "concatenate",
+                "stack",
+            ):
                 self._many[k] = self._pieces(operands)
                 self._want(self._many[k])
             else:

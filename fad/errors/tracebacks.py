@@ -10,14 +10,16 @@ frames: for ``except``, ``pdb.pm()`` and loggers. `fad.errors.traceback_filterin
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib.util
 import os
 import sys
 import threading
+import traceback
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -58,6 +60,33 @@ def warn_at_users_line(message: str, category: type[Warning]) -> None:
         names.get("__name__", "<unknown>"),
         names.setdefault("__warningregistry__", {}),
     )
+
+
+def where_lines_change(stacks: Sequence[TracebackType | None]) -> str:
+    """The lines of the user's outermost function in which call stacks differ: those of the loop that made them.
+
+    Returns:
+        As "file.py, lines 3 to 7, in f"; "" where the stacks show none.
+    """
+    every = [
+        [(f.f_code, line) for f, line in traceback.walk_tb(stack) if is_users(f.f_code)]
+        for stack in stacks
+        if stack is not None
+    ]
+    depth = 0
+    while every:
+        here = [frames[depth] for frames in every if len(frames) > depth]
+        code = collections.Counter([code for code, _ in here]).most_common(1)
+        if not code:
+            break
+        lines = [line for own, line in here if own is code[0][0]]
+        if len(set(lines)) > 1 or not any([len(frames) > depth + 1 for frames in every]):
+            name = code[0][0]
+            low, high = min(lines), max(lines)
+            which = f"line {low}" if low == high else f"lines {low} to {high}"
+            return f"{name.co_filename}, {which}, in {name.co_name}"
+        depth += 1
+    return ""
 
 
 filtering = "remove_frames"  # or "off"; set by `fad.errors.traceback_filtering`

@@ -86,7 +86,7 @@ class StagedLevel(RecordingLevel):
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
     ``lifted`` are inputs of the staged call too, with their tracers in ``given``. ``loops`` are those that
-    were rolled, and ``size`` the number of equations in the end.
+    were rolled; ``traced``, the program before that, and ``size``, its number of equations after it.
     """
 
     __slots__ = (
@@ -102,6 +102,7 @@ class StagedLevel(RecordingLevel):
         "records",
         "size",
         "stand_ins",
+        "traced",
     )
 
     kind = "staged"
@@ -122,6 +123,7 @@ class StagedLevel(RecordingLevel):
         self.given: list[tuple[Any, Any]] = []
         self.loops: list[Rolled] = []
         self.size = 0
+        self.traced: JaxProgram | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -258,7 +260,7 @@ def stage(
             return [level.lower(x) for x in outs]
 
     with jaxapi.extended_axes(axes):
-        closed = jax.make_jaxpr(traced)(*structs)
+        closed = level.traced = jax.make_jaxpr(traced)(*structs)
         if roll:
             closed, level.loops = rolled(closed)
     level.size = len(closed.jaxpr.eqns)
