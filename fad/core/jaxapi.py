@@ -394,7 +394,7 @@ def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) ->
 
 
 def stack_of(eqn: types.JaxEquation) -> Any:
-    """The call stack at which an equation was traced, as a traceback of Python; None if JAX has not kept it."""
+    """The call stack at which an equation was traced, as a traceback; None if JAX has not kept it."""
     found = eqn.source_info.traceback
     return None if found is None else found.as_python_traceback()
 

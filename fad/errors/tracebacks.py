@@ -63,29 +63,27 @@ def warn_at_users_line(message: str, category: type[Warning]) -> None:
 
 
 def where_lines_change(stacks: Sequence[TracebackType | None]) -> str:
-    """The lines of the user's outermost function in which call stacks differ: those of the loop that made them.
+    """The lines at which call stacks differ, in the user's outermost function: those of a loop.
 
     Returns:
         As "file.py, lines 3 to 7, in f"; "" where the stacks show none.
     """
     every = [
-        [(f.f_code, line) for f, line in traceback.walk_tb(stack) if is_users(f.f_code)]
+        [
+            ((f.f_code.co_filename, f.f_code.co_name), line)
+            for f, line in traceback.walk_tb(stack)
+            if is_users(f.f_code)
+        ]
         for stack in stacks
-        if stack is not None
     ]
-    depth = 0
-    while every:
+    for depth in range(max(map(len, every), default=0)):
         here = [frames[depth] for frames in every if len(frames) > depth]
-        code = collections.Counter([code for code, _ in here]).most_common(1)
-        if not code:
-            break
-        lines = [line for own, line in here if own is code[0][0]]
-        if len(set(lines)) > 1 or not any([len(frames) > depth + 1 for frames in every]):
-            name = code[0][0]
-            low, high = min(lines), max(lines)
+        code, _ = collections.Counter([code for code, _ in here]).most_common(1)[0]
+        lines = [line for own, line in here if own == code]
+        low, high = min(lines), max(lines)
+        if low < high or depth + 1 == max(map(len, every)):
             which = f"line {low}" if low == high else f"lines {low} to {high}"
-            return f"{name.co_filename}, {which}, in {name.co_name}"
-        depth += 1
+            return f"{code[0]}, {which}, in {code[1]}"
     return ""
 
 
