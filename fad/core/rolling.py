@@ -1,4 +1,32 @@
-"""Rolls loops: a program in which equations repeat becomes one with a ``scan``."""
+"""Rolls loops: a program in which equations repeat becomes one with a ``scan``.
+
+NOTE [rolled loops]
+
+    def f(x):
+        for k in range(100):
+            x = x + fnp.sin(x) * 0.1 * k
+        return x
+
+    assert str(fad.make_jaxpr(f)(1.0)).count("sin") == 1
+
+Tracing unrolls a loop of Python, and the time that XLA takes grows faster than the number of operations. So a
+traced program is looked through for stretches that repeat (`fad.core.repeats`), and each becomes a ``scan``.
+What an operand of the stretch is over the repeats says what becomes of it:
+
+* the same value from before the loop: a constant of the body;
+* a result of the same repeat: a value of the body;
+* a result of d repeats before, always the same: carried, in d places, which begin with what stood there;
+* another value in each repeat, all from before: stacked. Literals are stacked when traced; results of an
+  earlier loop are stacked by that loop, and read forwards or backwards, as in a backward pass;
+  slices at places in equal steps are elements of the array.
+
+What does not fit at the ends stays outside of the loop. Of what a later loop reads of an earlier one, as
+little is stored as the rest can be computed from again, with cheap operations: a minimal cut of the body
+(`LoopReads.stored`). The body is a program like any other, so loops in loops are loops in loops.
+
+The operations are the same and in the same order, but XLA fuses them otherwise: results are equal up to
+rounding. Where that would matter, in programs of replay, nothing is rolled.
+"""
 
 from __future__ import annotations
 
