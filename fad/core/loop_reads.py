@@ -135,7 +135,7 @@ class LoopReads:
             eqn = program.eqns[loop.start + at]
             if eqn.primitive.name != "slice" or not isinstance(origins[a], int):
                 continue
-            moving = [d for d, x in enumerate(starts) if isinstance(x, tuple)]
+            moving = [d for d, x in enumerate(starts) if type(x) is tuple]
             if len(moving) != 1:
                 continue
             (d,) = moving
@@ -184,7 +184,7 @@ class LoopReads:
     # Loops fit each other
 
     def _varying(self, k: int) -> list[Values]:
-        return [x for x in dict.fromkeys(self.origins[k]) if isinstance(x, tuple)]
+        return [x for x in dict.fromkeys(self.origins[k]) if type(x) is tuple]
 
     def _fit_ends(self) -> None:
         """Leave out repeats at the ends, so that a loop reads all repeats of the one that it reads."""

@@ -31,7 +31,7 @@ def test_a_loop_reads_an_earlier_one_backwards() -> None:
     found = reads(forth_and_back, 1.0)
     count = found.loops[0].count  # the last repeat may be left out
     assert [loop.count for loop in found.loops] == [count, count] and count >= 49
-    columns = {x for x in found.origins[1] if isinstance(x, tuple)}
+    columns = {x for x in found.origins[1] if type(x) is tuple}
     assert columns
     for column in columns:
         elements, fits = found.elements(column) or (None, None)
