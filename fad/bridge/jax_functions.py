@@ -122,7 +122,7 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if not jaxapi.is_tracing():
             return run(*args, **kwargs)
-        leaves, structure = jax.tree.flatten((args, kwargs))
+        leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_tensor)
         traced = [isinstance(x, jax.core.Tracer) for x in leaves]
         found: list[Any] = []
 
@@ -147,6 +147,10 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return trees.map_leaves(lambda x: _bare(x, level.id), out)
 
     return wrapped
+
+
+def _is_tensor(x: object) -> bool:
+    return isinstance(x, Tensor)
 
 
 class _ToJaxLevel(Level):

@@ -54,7 +54,7 @@ class Elements(NamedTuple):
     value: Result
     first: int
     step: int
-    count: int
+    length: int
 
 
 class Slices(NamedTuple):
@@ -64,7 +64,7 @@ class Slices(NamedTuple):
     dimension: int
     first: int
     step: int
-    count: int
+    length: int
 
 
 # Where an operand of a repeat comes from: a value of the repeat, one of before the loop, or one of many.
@@ -135,14 +135,14 @@ class LoopReads:
             eqn = program.eqns[loop.start + at]
             if eqn.primitive.name != "slice" or not isinstance(origins[a], int):
                 continue
-            moving = [d for d, x in enumerate(starts) if type(x) is tuple]
+            moving = [(d, x) for d, x in enumerate(starts) if type(x) is tuple]
             if len(moving) != 1:
                 continue
-            (d,) = moving
+            ((d, values),) = moving
             _, spans, strides = slice_parts(eqn)
             whole = [n == m for n, m in zip(spans, eqn.invars[0].aval.shape, strict=True)]
             whole[d] = spans[d] == 1
-            places = np.array([program.sources[v].value for v in starts[d]])
+            places = np.array([program.sources[v].value for v in values])
             step = int(places[1] - places[0])
             if all(whole) and not any(np.diff(places) - step) and set(strides) == {1}:
                 found[at] = Slices(origins[a], d, int(places[0]), step, loop.count)
@@ -170,7 +170,7 @@ class LoopReads:
         value = Result(int(at[middle]), int(place[middle]))
         carry = self.carry(k, value)
         if carry is not None:
-            for i in np.flatnonzero((rows < 0) & (rows >= -len(carry.initial))):
+            for i in np.flatnonzero((rows < 0) & (rows >= -len(carry.initial))).tolist():
                 fits[i] = values[i] == carry.initial[rows[i]]
         held = rows[fits]
         entry = max(0, -int(held.min()))
@@ -204,8 +204,8 @@ class LoopReads:
                 for column in self._varying(later):
                     found = self.elements(column)
                     if found is not None and found[1].all() and found[0].loop == k:
-                        _, _, first, step, count = found[0]
-                        rows += [first, first + step * (count - 1)]
+                        _, _, first, step, length = found[0]
+                        rows += [first, first + step * (length - 1)]
             if rows:
                 self._narrow(k, min(rows), max(rows) + 1)
 

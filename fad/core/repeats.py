@@ -56,8 +56,9 @@ class Numbered:
         self.avals: list[Aval] = []
         values: dict[Atom, int] = {}
         for k, (v, c) in enumerate(zip(jaxpr.constvars, closed.consts, strict=True)):
-            small = isinstance(c, np.ndarray) and c.size <= _SMALL
-            key: Hashable = ("constant", *bits(c)) if small else ("constant", id(c))
+            key: Hashable = ("constant", id(c))
+            if isinstance(c, np.ndarray) and c.size <= _SMALL:
+                key = ("constant", *bits(c))
             values[v] = self._source(key, Source("constant", k), v.aval)
         for k, v in enumerate(jaxpr.invars):
             values[v] = self._source(("input", k), Source("input", k), v.aval)
@@ -266,26 +267,23 @@ def find_loops(program: Numbered) -> list[Loop]:
 
 def _that_pay(program: Numbered, loops: list[Loop]) -> list[Loop]:
     """The loops that save enough, and those that read their values or are read by them in each repeat."""
-    pays = [loop.saved >= SAVED for loop in loops]
-    while True:
-        more = [
-            k
-            for k, loop in enumerate(loops)
-            if not pays[k]
-            and any([_reads(program, *sorted((k, j)), loops) for j in range(len(loops)) if pays[j]])
-        ]
-        if not more:
-            return [loop for loop, p in zip(loops, pays, strict=True) if p]
-        for k in more:
-            pays[k] = True
+    read = [
+        np.unique(program.producer[program.operands[program.at[x.start] : program.at[x.end]]])
+        for x in loops
+    ]
 
+    def reads(later: int, earlier: int) -> bool:
+        low, high = np.searchsorted(read[later], (loops[earlier].start, loops[earlier].end))
+        return bool(high - low >= REPEATS) and later != earlier
 
-def _reads(program: Numbered, earlier: int, later: int, loops: Sequence[Loop]) -> bool:
-    """Whether a loop reads other values of an earlier one in its repeats."""
-    a, b = loops[earlier], loops[later]
-    producer = program.producer[program.operands[program.at[b.start] : program.at[b.end]]]
-    read = producer[(producer >= a.start) & (producer < a.end)]
-    return len(np.unique(read)) >= REPEATS
+    pays = {k for k, loop in enumerate(loops) if loop.saved >= SAVED}
+    rest = list(pays)
+    while rest:
+        j = rest.pop()
+        more = [k for k in range(len(loops)) if k not in pays and (reads(k, j) or reads(j, k))]
+        pays.update(more)
+        rest += more
+    return [loops[k] for k in sorted(pays)]
 
 
 def _fit(program: Numbered, period: int, start: int, end: int) -> list[Loop]:

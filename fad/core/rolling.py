@@ -46,6 +46,7 @@ from fad.core.jaxapi import (
     is_extended,
     parameters,
     run_jaxpr,
+    shaped_array,
     slice_parts,
     write_equations,
 )
@@ -60,7 +61,7 @@ _MANY = 8  # operands of an equation that are looked at together
 class Rolled(NamedTuple):
     """A loop of a rolled program: how often it repeats, and how many operations."""
 
-    count: int
+    repeats: int
     period: int
 
 
@@ -73,7 +74,7 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     ...         x = x * x + x * 0.5 - 1.0
     ...     return x
     >>> rolled(jax.make_jaxpr(f)(1.0))[1]
-    [Rolled(count=50, period=4)]
+    [Rolled(repeats=50, period=4)]
     """
     if len(closed.jaxpr.eqns) < SAVED or has_refs(closed):
         return closed, []
@@ -257,7 +258,8 @@ class _Writer:
                 equations.add(r.equation)
                 rest += _known(read.inputs(k, r))
         for e in leaves.values():
-            self._want([plan.stack(e)])
+            plan.stack(e)
+        self._want(leaves.values())
         again = _Again(k, first, step, sorted(equations), leaves, {})
         for at in again.equations:
             if at in read.slices[k]:
@@ -265,7 +267,7 @@ class _Writer:
                 begin = found.first + first * found.step
                 self._wanted.add(found.array)
                 again.read[at] = plan.stack(
-                    found._replace(first=begin, step=step * found.step, count=count)
+                    found._replace(first=begin, step=step * found.step, length=count)
                 )
                 continue
             for c in read.columns(k, at):
@@ -369,7 +371,7 @@ class _Writer:
         if isinstance(stack, Elements):
             x = self._stacks[stack.loop, stack.value]
             stored = self._directions[stack.loop]
-            last = stack.first + stack.step * (stack.count - 1)
+            last = stack.first + stack.step * (stack.length - 1)
             low, high = sorted((stack.first, last))
             if stored < 0:
                 low, high = len(x) - 1 - high, len(x) - 1 - low
@@ -377,7 +379,7 @@ class _Writer:
             return x if stored * stack.step == direction else jnp.flip(x, 0)
         if isinstance(stack, Slices):
             x = self._array(stack.array)
-            last = stack.first + stack.step * (stack.count - 1)
+            last = stack.first + stack.step * (stack.length - 1)
             low, high = sorted((stack.first, last))
             x = jax.lax.slice_in_dim(x, low, high + 1, abs(stack.step), stack.dimension)
             x = jnp.moveaxis(x, stack.dimension, 0)
@@ -445,8 +447,8 @@ class _Writer:
             for back in range(1, len(carry.initial) + 1):
                 last[loop.count - back, Result(*carry[:2])] = final[at]
                 at += 1
-        for result in plan.last:
-            last[loop.count - 1, Result(*result)] = final[at]
+        for key in plan.last:
+            last[loop.count - 1, Result(*key)] = final[at]
             at += 1
         for v in self._wanted:
             if read.loop_of[self.program.producer[v]] == k:
@@ -469,7 +471,7 @@ class _Body:
         read = self._read = writer.read
         program = writer.program
         self.constants: dict[int, int] = {}
-        used = [(k, range(read.loops[k].period))]
+        used: list[tuple[int, Iterable[int]]] = [(k, range(read.loops[k].period))]
         used += [(again.loop, again.equations) for again in self._plan.again]
         for loop, equations in used:
             for at in equations:
@@ -500,7 +502,8 @@ class _Body:
             return program.avals[self._read.value(stack.loop, stack.value)]
         if isinstance(stack, Slices):
             aval, d = program.avals[stack.array], stack.dimension
-            return aval.update(shape=aval.shape[:d] + aval.shape[d + 1 :])
+            shape = aval.shape[:d] + aval.shape[d + 1 :]
+            return shaped_array(shape, aval.dtype, weak_type=aval.weak_type)
         return program.avals[stack[0]]
 
     def run(self, *values: Array) -> list[Array]:

@@ -260,7 +260,8 @@ def stage(
             return [level.lower(x) for x in outs]
 
     with jaxapi.extended_axes(axes):
-        closed = level.traced = jax.make_jaxpr(traced)(*structs)
+        closed: JaxProgram = jax.make_jaxpr(traced)(*structs)
+        level.traced = closed
         if roll:
             closed, level.loops = rolled(closed)
     level.size = len(closed.jaxpr.eqns)

@@ -171,7 +171,7 @@ def test_loops_in_loops() -> None:
         return x
 
     loops = loops_of(f, 1.0)
-    assert loops[0].count in (19, 20) and loops[1].count in (28, 29, 30), loops
+    assert loops[0].repeats in (19, 20) and loops[1].repeats in (28, 29, 30), loops
     assert abs(fad.jit(f)(1.0) - f(1.0)) < 1e-4
 
 
