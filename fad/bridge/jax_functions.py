@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 
@@ -124,7 +123,7 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
             return run(*args, **kwargs)
         leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_tensor)
         traced = [isinstance(x, jax.core.Tracer) for x in leaves]
-        found: list[Any] = []
+        found: list[PyTree] = []
 
         def flat(*values: Array) -> list[Array]:
             rest = iter(values)

@@ -339,7 +339,7 @@ def as_weak(x: types.Array) -> types.Array:
     return found
 
 
-def is_extended(dtype: Any) -> bool:
+def is_extended(dtype: types.DType) -> bool:
     """Whether it is a dtype of JAX alone, as that of random keys is."""
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended))
 

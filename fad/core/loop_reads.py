@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from fad.core.elementwise import ELEMENTWISE
 from fad.core.jaxapi import slice_parts
 from fad.core.jaxprs import inner_jaxprs
-from fad.core.repeats import Loop, Numbered, Operands, operands_of
-from fad.core.types import JaxEquation
+from fad.core.repeats import Numbered, Operands, PythonLoop, operands_of
+from fad.core.types import JaxEquation, NumpyArray
 
 _ENDS = 3  # so many repeats at each end may be left out of a loop, so that loops fit each other
 _LARGE = 2000  # equations in a repeat of which all that is read later is stored
@@ -72,6 +72,7 @@ Values = tuple[int, ...]
 Origin = Result | int | Values
 # What a loop reads in its repeats, one after the other.
 Stack = Elements | Slices | Values
+_Capacity = dict[Hashable, dict[Hashable, float]]  # of the edges of a graph
 
 
 class LoopReads:
@@ -81,7 +82,7 @@ class LoopReads:
     and ``slices``: its equations that are slices of an array at places in equal steps.
     """
 
-    def __init__(self, program: Numbered, loops: Sequence[Loop]) -> None:
+    def __init__(self, program: Numbered, loops: Sequence[PythonLoop]) -> None:
         self.program = program
         self.loops = list(loops)
         self._survey()
@@ -125,7 +126,7 @@ class LoopReads:
                 return carry
         return None
 
-    def _slices(self, loop: Loop, origins: Sequence[Origin]) -> dict[int, Slices]:
+    def _slices(self, loop: PythonLoop, origins: Sequence[Origin]) -> dict[int, Slices]:
         found = {}
         program = self.program
         begin = program.at[loop.start]
@@ -148,7 +149,7 @@ class LoopReads:
                 found[at] = Slices(origins[a], d, int(places[0]), step, loop.count)
         return found
 
-    def elements(self, values: Sequence[int]) -> tuple[Elements, Any] | None:
+    def elements(self, values: Sequence[int]) -> tuple[Elements, NumpyArray] | None:
         """Values that are those of an earlier loop, in its order or backwards; and which of them are."""
         if len(values) < 2:
             return None
@@ -212,7 +213,7 @@ class LoopReads:
     def _narrow(self, k: int, low: int, high: int) -> None:
         loop = self.loops[k]
         if (low, high) != (0, loop.count) and low <= _ENDS and loop.count - high <= _ENDS:
-            self.loops[k] = Loop(loop.start + low * loop.period, loop.period, high - low)
+            self.loops[k] = PythonLoop(loop.start + low * loop.period, loop.period, high - low)
             self._survey()
 
     # What is stored
@@ -235,7 +236,7 @@ class LoopReads:
         wanted, known = list(wanted), set(known)
         if self.loops[k].period > _LARGE:
             return set(wanted)
-        capacity: dict[Any, dict[Any, float]] = collections.defaultdict(dict)
+        capacity: _Capacity = collections.defaultdict(dict)
         seen: set[Result] = set()
         rest = list(wanted)
         while rest:
@@ -291,11 +292,11 @@ def _is_cheap(eqn: JaxEquation) -> bool:
     )
 
 
-def _maximal_flow(capacity: dict[Any, dict[Any, float]], begin: Any, end: Any) -> set[Any]:
+def _maximal_flow(capacity: _Capacity, begin: Hashable, end: Hashable) -> set[Hashable]:
     """What can be reached from ``begin`` once as much flows as can (Edmonds and Karp 1972)."""
     while True:
-        before = {begin: begin}
-        rest = collections.deque([begin])
+        before: dict[Hashable, Hashable] = {begin: begin}
+        rest: collections.deque[Hashable] = collections.deque([begin])
         while rest and end not in before:
             a = rest.popleft()
             for b, size in capacity.get(a, {}).items():
@@ -304,7 +305,7 @@ def _maximal_flow(capacity: dict[Any, dict[Any, float]], begin: Any, end: Any) -
                     rest.append(b)
         if end not in before:
             return set(before)
-        path = [end]
+        path: list[Hashable] = [end]
         while path[-1] != begin:
             path.append(before[path[-1]])
         edges = list(zip(path[1:], path, strict=False))

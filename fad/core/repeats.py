@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fad.core.jaxapi import Literal, shaped_array, slice_parts
 from fad.core.jaxprs import bits, is_ref, parameters_key
-from fad.core.types import Atom, Aval, JaxEquation, JaxProgram
+from fad.core.types import Atom, Aval, JaxEquation, JaxProgram, NumpyArray, PyTree
 
 # What pays, in one place: a loop is rolled that repeats so often, and so saves so many equations.
 REPEATS = 8
@@ -26,14 +26,14 @@ _ENDS = 3  # so many repeats at each end may be left out, so that loops fit each
 
 _PLACE: Aval = shaped_array((), np.dtype(np.int32))  # of a place of a slice
 
-_Ints = Any  # an array of integers of NumPy
+_Ints = NumpyArray  # of integers
 
 
 class Source(NamedTuple):
     """A value that no equation computes: the constant or input with this number, or a literal."""
 
     kind: str  # "constant", "input" or "literal"
-    value: Any
+    value: PyTree
 
 
 class Numbered:
@@ -176,7 +176,7 @@ class Numbered:
 
 
 @dataclasses.dataclass
-class Loop:
+class PythonLoop:
     """A stretch of equations that repeats: ``count`` times ``period`` of them, from ``start`` on."""
 
     start: int
@@ -245,12 +245,12 @@ def candidates(kinds: _Ints) -> list[tuple[int, int, int]]:
 # Where operands come from
 
 
-def find_loops(program: Numbered) -> list[Loop]:
+def find_loops(program: Numbered) -> list[PythonLoop]:
     """The loops of a program, in its order."""
     if len(program.eqns) < SAVED:
         return []
     taken = np.zeros(len(program.eqns), bool)
-    loops: list[Loop] = []
+    loops: list[PythonLoop] = []
     for period, start, end in candidates(program.kinds):
         if taken[start:end].all():
             continue
@@ -265,7 +265,7 @@ def find_loops(program: Numbered) -> list[Loop]:
     return _that_pay(program, sorted(loops, key=lambda loop: loop.start))
 
 
-def _that_pay(program: Numbered, loops: list[Loop]) -> list[Loop]:
+def _that_pay(program: Numbered, loops: list[PythonLoop]) -> list[PythonLoop]:
     """The loops that save enough, and those that read their values or are read by them in each repeat."""
     read = [
         np.unique(program.producer[program.operands[program.at[x.start] : program.at[x.end]]])
@@ -286,7 +286,7 @@ def _that_pay(program: Numbered, loops: list[Loop]) -> list[Loop]:
     return [loops[k] for k in sorted(pays)]
 
 
-def _fit(program: Numbered, period: int, start: int, end: int) -> list[Loop]:
+def _fit(program: Numbered, period: int, start: int, end: int) -> list[PythonLoop]:
     """The loops in a stretch in which kinds repeat: where operands do so, too."""
     if end - start < REPEATS * period or end - start - period < _PART:
         return []
@@ -301,10 +301,10 @@ def _fit(program: Numbered, period: int, start: int, end: int) -> list[Loop]:
     np.maximum.at(latest, owner[inside] - start, bound[inside])
     latest = np.maximum.accumulate(latest[::-1])[::-1]
     first = start + int(np.argmax(latest <= start + np.arange(last - start + 1)))
-    found: list[Loop] = []
+    found: list[PythonLoop] = []
     if last - first >= REPEATS * period and last - first - period >= _PART:
         cut = _cut(program, period, first, last)
-        found = [Loop(cut, period, (last - cut) // period)]
+        found = [PythonLoop(cut, period, (last - cut) // period)]
     elif last - first >= end - start:
         return []
     for a, b in ((start, first), (last, end)):
@@ -395,7 +395,7 @@ class Operands(NamedTuple):
     constant: _Ints
 
 
-def operands_of(program: Numbered, loop: Loop) -> Operands | None:
+def operands_of(program: Numbered, loop: PythonLoop) -> Operands | None:
     """Where the operands of a loop come from; None if they do not fit together."""
     values = _rows(program, program.operands, loop.period, loop.start, loop.count)
     owner = _rows(program, program.owner, loop.period, loop.start, loop.count)

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ from fad.core.jaxapi import (
 from fad.core.jaxprs import trace
 from fad.core.loop_reads import Elements, LoopReads, Result, Slices, Stack, Values
 from fad.core.repeats import SAVED, Numbered, find_loops, has_refs
-from fad.core.types import Array, JaxEquation, JaxProgram
+from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand, PyTree
 
 _MANY = 8  # operands of an equation that are looked at together
 
@@ -89,7 +89,7 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     return found, writer.found
 
 
-def run_rolled(f: Callable[..., Sequence[Any]], values: Sequence[Array]) -> list[Array]:
+def run_rolled(f: Callable[..., Sequence[Operand]], values: Sequence[Array]) -> list[Array]:
     """``f(*values)``, a list of arrays, where JAX traces a program: with its loops as loops."""
     closed, _ = rolled(trace(f, values)[0])
     program = current_program()
@@ -242,7 +242,7 @@ class _Writer:
         step: int,
         count: int,
         wanted: dict[Values, Elements],
-        take: Any,
+        take: Callable[[Values], Stack | None],
     ) -> None:
         """Decide what of the values that are read of an earlier loop is stored."""
         read = self.read
@@ -335,7 +335,7 @@ class _Writer:
             at += 1
         return [self._array(v) for v in program.outs]
 
-    def _value(self, v: int) -> Any:
+    def _value(self, v: int) -> PyTree:
         """A value of before, as an operand."""
         source = self.program.sources.get(v)
         if source is None:
@@ -422,7 +422,7 @@ class _Writer:
         for at, place in plan.last:
             aval = self.program.avals[read.value(k, Result(at, place))]
             initial.append(jnp.zeros(aval.shape, aval.dtype))
-        body = _Body(self, k)
+        body = _Repeat(self, k)
         constants = list(body.constants)
         operands = [self._array(v) for v in constants]
         closed, _ = trace(body.run, [*map(jax.typeof, operands), *body.avals])
@@ -459,7 +459,7 @@ class _Writer:
                 self._values[v] = _typed(x, self.program.avals[v])
 
 
-class _Body:
+class _Repeat:
     """The body of a loop: a function of ``constants``, what is carried, and what a repeat reads.
 
     ``avals``: of its operands, but for the constants.
@@ -496,14 +496,14 @@ class _Body:
             self._writer._value(v), (jax.Array, jax.core.Tracer)
         )
 
-    def _aval(self, stack: Stack) -> Any:
+    def _aval(self, stack: Stack) -> Aval:
         program = self._writer.program
         if isinstance(stack, Elements):
             return program.avals[self._read.value(stack.loop, stack.value)]
         if isinstance(stack, Slices):
             aval, d = program.avals[stack.array], stack.dimension
             shape = aval.shape[:d] + aval.shape[d + 1 :]
-            return shaped_array(shape, aval.dtype, weak_type=aval.weak_type)
+            return shaped_array(shape, aval.dtype, weak_type=_is_weak(aval))
         return program.avals[stack[0]]
 
     def run(self, *values: Array) -> list[Array]:
@@ -531,7 +531,10 @@ class _Body:
             return stacks[found]
 
         def run(
-            loop: int, equations: Iterable[int], known: dict[Result, Array], read_as: Any
+            loop: int,
+            equations: Iterable[int],
+            known: dict[Result, Array],
+            read_as: Callable[..., PyTree],
         ) -> None:
             for at in equations:
                 eqn = read.equation(loop, at)
@@ -573,7 +576,7 @@ class _Body:
         return outs
 
 
-def _evaluate(eqn: JaxEquation, operands: Sequence[Any]) -> list[Array]:
+def _evaluate(eqn: JaxEquation, operands: Sequence[Operand]) -> list[Array]:
     """An equation of a loop, where a slice may be at a place that moves."""
     if eqn.primitive.name != "slice":
         return evaluate_equation(eqn, operands)
@@ -585,9 +588,13 @@ def _evaluate(eqn: JaxEquation, operands: Sequence[Any]) -> list[Array]:
     return [jax.lax.slice(found, [0] * len(spans), spans, strides)]
 
 
-def _typed(x: Array, aval: Any) -> Array:
+def _typed(x: Array, aval: Aval) -> Array:
     """An array as one of the weak type that it has in the program."""
-    return as_weak(x) if aval.weak_type and not x.weak_type else x
+    return as_weak(x) if _is_weak(aval) and not x.weak_type else x
+
+
+def _is_weak(aval: Aval) -> bool:
+    return bool(getattr(aval, "weak_type", False))
 
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.repeats import Loop, Numbered, candidates, find_loops
+from fad.core.repeats import Numbered, PythonLoop, candidates, find_loops
 
 
 def numbered(f: Any, *args: Any) -> Numbered:
@@ -50,7 +50,7 @@ def test_a_loop_may_begin_in_the_middle_of_a_repeat() -> None:
     program = numbered(f, 1.0, 2.0)
     (loop,) = find_loops(program)
     assert loop.period == 5 and loop.count >= 39
-    assert isinstance(loop, Loop) and loop.saved == (loop.count - 1) * 5
+    assert isinstance(loop, PythonLoop) and loop.saved == (loop.count - 1) * 5
 
 
 def test_finding_takes_little_time() -> None:
