@@ -576,7 +576,7 @@ class _Repeat:
         return outs
 
 
-def _evaluate(eqn: JaxEquation, operands: Sequence[Operand]) -> list[Array]:
+def _evaluate(eqn: JaxEquation, operands: Sequence[PyTree]) -> list[Array]:
     """An equation of a loop, where a slice may be at a place that moves."""
     if eqn.primitive.name != "slice":
         return evaluate_equation(eqn, operands)
