@@ -438,6 +438,7 @@ def jit(
     out_shardings: object = None,
     explain: builtins.bool = False,
     hooks: builtins.bool = False,
+    roll: builtins.bool = True,
 ) -> _F: ...
 @overload
 def jit(
@@ -451,6 +452,7 @@ def jit(
     out_shardings: object = None,
     explain: builtins.bool = False,
     hooks: builtins.bool = False,
+    roll: builtins.bool = True,
 ) -> _Compiled[_P, _R]: ...
 @overload
 def jit(
@@ -464,6 +466,7 @@ def jit(
     out_shardings: object = None,
     explain: builtins.bool = False,
     hooks: builtins.bool = False,
+    roll: builtins.bool = True,
 ) -> _Jit: ...
 @overload
 def checkpoint(f: _F, *, policy: Callable[..., object] | None = None) -> _F: ...

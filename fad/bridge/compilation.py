@@ -34,9 +34,11 @@ from fad.core.level import flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.partition import Rest
 from fad.core.primitive import Primitive
+from fad.core.rolling import Rolled
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
+from fad.errors.tracebacks import warn_at_users_line, where_lines_change
 from fad.levels.named_axes import bind_program
 from fad.levels.randomness import note_draw
 from fad.levels.staged import StagedLevel, in_body, stage
@@ -67,7 +69,7 @@ class _Entry:
     ``fixed`` are the values that it closes over, ``structure`` that of its result, ``seen`` what it
     was traced for, in words. ``changed`` are the leaves among its arguments that it changes in
     place; their new values are part of the result. ``donating`` runs it and donates buffers; None if
-    none are donated.
+    none are donated. ``loops``: those of its program that were rolled.
     """
 
     primitive: Primitive
@@ -75,6 +77,7 @@ class _Entry:
     structure: trees.PyTreeDef
     seen: dict[str, str]
     changed: list[int]
+    loops: list[Rolled]
     donating: Callable[..., PyTree] | None = None
 
 
@@ -109,6 +112,7 @@ class Compiled:
 
     __wrapped__: Callable[..., PyTree]
     _hooks = False  # whether it calls hooks when it runs
+    _rolls = True  # whether loops in it are rolled
 
     def __init__(self, f: Callable[..., PyTree], arguments: Arguments, explain: bool) -> None:
         functools.update_wrapper(self, f, updated=())
@@ -325,13 +329,16 @@ class Compiled:
         run.name = self._name  # type: ignore[attr-defined]
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
-        primitive, values, _ = stage(run, leaves, bodies=[f], kept=True)
+        primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=self._rolls)
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
         fixed = [captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
-        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"])
+        loops = found["level"].loops
+        if self._rolls and found["level"].size > _LONG:
+            _warn_of_size(self._name, found["level"])
+        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"], loops)
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
             entry.donating = _donating(primitive, tuple(donated))
@@ -347,7 +354,7 @@ class Compiled:
         Returns:
             A text that names each argument that differs from the nearest earlier call, and how. Of a function
             that is made anew, as a lambda in a loop: what differs from one that the same line has made, with
-            what they close over.
+            what they close over. Of a program that is compiled: which loops in it were rolled.
 
         >>> import fad, jax.numpy as jnp
         >>> double = fad.jit(lambda x: 2 * x)
@@ -357,8 +364,12 @@ class Compiled:
           argument 0 is float32[4], was float32[3]
         """
         now = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        earlier = [e.seen for e in self._entries.values()]
-        return differences(f"fad.jit of {self._name}", self.__wrapped__, now, earlier)
+        entries = self._entries.values()
+        text = differences(
+            f"fad.jit of {self._name}", self.__wrapped__, now, [e.seen for e in entries]
+        )
+        loops = [loop for e in entries if e.seen == now for loop in e.loops]
+        return "\n  ".join([text, *[f"{n} × {p} operations, rolled" for n, p in loops]])
 
     # What jax.jit offers too
 
@@ -437,6 +448,7 @@ def jit(
     out_shardings: PyTree = None,
     explain: bool = False,
     hooks: bool = False,
+    roll: bool = True,
 ) -> Any:
     """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
 
@@ -458,6 +470,8 @@ def jit(
         hooks: hooks of Tensors and nodes that f makes are called on the host, at each execution; and in
             anomaly mode, each operation and node is checked for NaN there.
         explain: log, under the name "fad.jit", why a call traces again; see `Compiled.explain`.
+        roll: Python loops in f, which tracing unrolls, are compiled as loops, where operations repeat
+            often enough: `Compiled.explain` says where. Results are equal up to rounding.
 
     Returns:
         A function that takes Tensors and arrays; Tensors come out if one goes in. It has
@@ -468,7 +482,7 @@ def jit(
         HostValueError: Python reads a number that is computed in f, as a branch on one does.
         LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
             from outside in place, or an argument that shares its storage with another one.
-        TypeError: a static argument is not hashable; ``explain`` or ``hooks`` is not a bool.
+        TypeError: a static argument is not hashable; ``explain``, ``hooks`` or ``roll`` is not a bool.
         StructureError: an argument is committed to other devices than ``in_shardings`` says.
 
     Source: ``jax.jit``.
@@ -478,7 +492,7 @@ def jit(
     1.0
     """
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
-    for name, flag in (("explain", explain), ("hooks", hooks)):
+    for name, flag in (("explain", explain), ("hooks", hooks), ("roll", roll)):
         if type(flag) is not bool:
             raise ArgumentError(f"jit: {name} must be True or False, got {describe(flag)}")
 
@@ -490,12 +504,28 @@ def jit(
             compiled = Compiled(f, arguments, explain)
         else:
             compiled = Placed(f, arguments, explain, in_shardings)
-        compiled._hooks = hooks
+        compiled._hooks, compiled._rolls = hooks, roll
         return compiled
 
     return decorate if f is None else decorate(f)
 
 
+def _warn_of_size(name: str, level: StagedLevel) -> None:
+    """Warn of a program in which nothing more repeats, and which takes XLA long all the same."""
+    assert level.traced is not None
+    eqns = level.traced.jaxpr.eqns
+    where = where_lines_change([jaxapi.stack_of(eqn) for eqn in eqns[:: max(len(eqns) // 97, 1)]])
+    warn_at_users_line(
+        f"jit: {name} compiles {level.size} operations, in which nothing repeats that could be compiled as a "
+        "loop; the time for that grows faster than their number. "
+        f"{f'They come from {where}. ' if where else ''}"
+        "If that is a loop, write it as fad.lax.scan, fad.lax.fori_loop or fad.lax.while_loop, with the same "
+        "operations in each step; fad.jit(roll=False) compiles it as it is, without this warning",
+        UserWarning,
+    )
+
+
+_LONG = 5000  # operations of which a program is worth a warning
 _TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
 _TABLES = 256  # kept for each function
 _REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there

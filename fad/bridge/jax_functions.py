@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+import jax
+
 from fad.bridge.signatures import Arguments
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache
@@ -12,6 +14,7 @@ from fad.core.dependence import COMPUTED
 from fad.core.jaxapi import axis_environment
 from fad.core.level import Level, modes, state
 from fad.core.primitive import Primitive
+from fad.core.rolling import run_rolled
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
@@ -116,6 +119,26 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        if not jaxapi.is_tracing():
+            return run(*args, **kwargs)
+        leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_tensor)
+        traced = [isinstance(x, jax.core.Tracer) for x in leaves]
+        found: list[PyTree] = []
+
+        def flat(*values: Array) -> list[Array]:
+            rest = iter(values)
+            inside = [next(rest) if t else x for x, t in zip(leaves, traced, strict=True)]
+            args, kwargs = jax.tree.unflatten(structure, inside)
+            outs, out_structure = jax.tree.flatten(run(*args, **kwargs))
+            found.append((outs, out_structure))
+            return [x for x in outs if isinstance(x, jax.Array)]
+
+        arrays = iter(run_rolled(flat, [x for x, t in zip(leaves, traced, strict=True) if t]))
+        outs, out_structure = found[-1]
+        outs = [next(arrays) if isinstance(x, jax.Array) else x for x in outs]
+        return jax.tree.unflatten(out_structure, outs)
+
+    def run(*args: PyTree, **kwargs: PyTree) -> PyTree:
         level = _ToJaxLevel()  # Tensors made in f have a `born` from its id on
         inside, inside_kwargs = enter((args, kwargs))
         with modes(pure=state.pure if jaxapi.at_top_level() else level):
@@ -123,6 +146,10 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return trees.map_leaves(lambda x: _bare(x, level.id), out)
 
     return wrapped
+
+
+def _is_tensor(x: object) -> bool:
+    return isinstance(x, Tensor)
 
 
 class _ToJaxLevel(Level):

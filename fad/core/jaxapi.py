@@ -331,6 +331,19 @@ def zeros(aval: Any) -> Any:
     return jax.numpy.zeros(aval.shape, aval.dtype)
 
 
+def as_weak(x: types.Array) -> types.Array:
+    """An array as one of weak type: it takes the type of what it is computed with."""
+    found: types.Array = jax.lax.convert_element_type_p.bind(
+        x, new_dtype=x.dtype, weak_type=True, sharding=None
+    )
+    return found
+
+
+def is_extended(dtype: types.DType) -> bool:
+    """Whether it is a dtype of JAX alone, as that of random keys is."""
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.extended))
+
+
 _dce_jaxpr = private("jax._src.interpreters.partial_eval.dce_jaxpr")
 
 
@@ -378,6 +391,12 @@ def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) ->
 
 
 # What is read off programs and their equations
+
+
+def stack_of(eqn: types.JaxEquation) -> Any:
+    """The call stack at which an equation was traced, as a traceback; None if JAX has not kept it."""
+    found = eqn.source_info.traceback
+    return None if found is None else found.as_python_traceback()
 
 
 def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
@@ -522,6 +541,21 @@ def branches(eqn: types.JaxEquation) -> Sequence[types.JaxProgram]:
     """The branches of a ``cond``, on all operands but the first, which chooses one."""
     found: Sequence[types.JaxProgram] = eqn.params["branches"]
     return found
+
+
+class SliceParts(NamedTuple):
+    """A ``slice``: where it begins, how far it reaches from there, and in which strides."""
+
+    starts: Sequence[int]
+    spans: Sequence[int]
+    strides: Sequence[int]
+
+
+def slice_parts(eqn: types.JaxEquation) -> SliceParts:
+    """What an equation of ``slice`` says."""
+    starts, limits = eqn.params["start_indices"], eqn.params["limit_indices"]
+    spans = [b - a for a, b in zip(starts, limits, strict=True)]
+    return SliceParts(starts, spans, eqn.params["strides"] or (1,) * len(spans))
 
 
 _AXES, _AXIS = ("axes",), ("axis",)

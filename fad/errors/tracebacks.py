@@ -10,14 +10,16 @@ frames: for ``except``, ``pdb.pm()`` and loggers. `fad.errors.traceback_filterin
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import importlib.util
 import os
 import sys
 import threading
+import traceback
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -58,6 +60,31 @@ def warn_at_users_line(message: str, category: type[Warning]) -> None:
         names.get("__name__", "<unknown>"),
         names.setdefault("__warningregistry__", {}),
     )
+
+
+def where_lines_change(stacks: Sequence[TracebackType | None]) -> str:
+    """The lines at which call stacks differ, in the user's outermost function: those of a loop.
+
+    Returns:
+        As "file.py, lines 3 to 7, in f"; "" where the stacks show none.
+    """
+    every = [
+        [
+            ((f.f_code.co_filename, f.f_code.co_name), line)
+            for f, line in traceback.walk_tb(stack)
+            if is_users(f.f_code)
+        ]
+        for stack in stacks
+    ]
+    for depth in range(max(map(len, every), default=0)):
+        here = [frames[depth] for frames in every if len(frames) > depth]
+        code, _ = collections.Counter([code for code, _ in here]).most_common(1)[0]
+        lines = [line for own, line in here if own == code]
+        low, high = min(lines), max(lines)
+        if low < high or depth + 1 == max(map(len, every)):
+            which = f"line {low}" if low == high else f"lines {low} to {high}"
+            return f"{code[0]}, {which}, in {code[1]}"
+    return ""
 
 
 filtering = "remove_frames"  # or "off"; set by `fad.errors.traceback_filtering`

@@ -58,6 +58,7 @@ from fad.core.jaxprs import bind_jaxpr, bits, calls_host, calls_with_rules, jaxp
 from fad.core.level import bind, body_of, map_tensors, outlived, restores_modes, state
 from fad.core.partition import partition
 from fad.core.primitive import Primitive
+from fad.core.rolling import Rolled, rolled
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, JaxProgram, Operand, Operation, Outputs, PyTree, Value
 from fad.core.unrecorded import unrecorded
@@ -84,7 +85,8 @@ class StagedLevel(RecordingLevel):
     ``stand_ins`` are in the body what ``captures`` are outside. ``has_drawn``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
-    ``lifted`` are inputs of the staged call too, with their tracers in ``given``.
+    ``lifted`` are inputs of the staged call too, with their tracers in ``given``. ``loops`` are those that
+    were rolled; ``traced``, the program before that, and ``size``, its number of equations after it.
     """
 
     __slots__ = (
@@ -93,11 +95,14 @@ class StagedLevel(RecordingLevel):
         "has_drawn",
         "jax_trace",
         "lifted",
+        "loops",
         "numbers",
         "operands",
         "outer",
         "records",
+        "size",
         "stand_ins",
+        "traced",
     )
 
     kind = "staged"
@@ -116,6 +121,9 @@ class StagedLevel(RecordingLevel):
         self.numbers: list[Operand] = []
         self.lifted: frozenset[int] = frozenset()
         self.given: list[tuple[Any, Any]] = []
+        self.loops: list[Rolled] = []
+        self.size = 0
+        self.traced: JaxProgram | None = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -221,12 +229,14 @@ def stage(
     *,
     bodies: Sequence[Callable[..., Any]] = (),
     kept: bool = False,
+    roll: bool = True,
 ) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
     """Trace ``run(level, *operands)`` into a Primitive.
 
     Arguments:
         bodies: the functions of the user that ``run`` calls; see NOTE [numbers in bodies].
         kept: the Primitive is for later calls too; see NOTE [what compiled code captures].
+        roll: loops in it are rolled; see NOTE [rolled loops].
 
     Returns:
         The Primitive, the values to bind it on (constants, captures, operands), and the structure
@@ -250,7 +260,11 @@ def stage(
             return [level.lower(x) for x in outs]
 
     with jaxapi.extended_axes(axes):
-        closed = jax.make_jaxpr(traced)(*structs)
+        closed: JaxProgram = jax.make_jaxpr(traced)(*structs)
+        level.traced = closed
+        if roll:
+            closed, level.loops = rolled(closed)
+    level.size = len(closed.jaxpr.eqns)
     body.note_numbers(level.numbers)
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
     captured.update({id(tracer): number for tracer, number in level.given})

@@ -698,7 +698,7 @@ class Trace:
         if segments > 1 and what == "replayed":
             what += f", in {segments} segments"
         if policy.due > policy.begun:
-            what += f"; long, compiled from call {policy.due} on"
+            what += f"; long, compiled from call {policy.due} on (fad.jit compiles loops as loops)"
         tree.note(self.name, count, what)
 
     def _empty(self) -> None:

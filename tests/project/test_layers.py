@@ -26,7 +26,7 @@ ROOMS = {
     "core": """types threads keys blocks dtypes devices caches collector observation pace background
         private_names jaxapi unrecorded avals masked jaxprs elementwise exact_programs borrowed
         equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
-        residual_plans casts replay_protocol""",
+        repeats loop_reads rolling residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly nan_origins packing saved recorded_node
         saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
     "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",

@@ -1,0 +1,416 @@
+"""Finds the loops in a program: stretches of equations that repeat, and where each operand comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fad.core.jaxapi import Literal, shaped_array, slice_parts
+from fad.core.jaxprs import bits, is_ref, parameters_key
+from fad.core.types import Atom, Aval, JaxEquation, JaxProgram, NumpyArray, PyTree
+
+# What pays, in one place: a loop is rolled that repeats so often, and so saves so many equations.
+REPEATS = 8
+SAVED = 100
+_PART = (
+    24  # what a loop saves at least that reads values of another one in each repeat, or is read so
+)
+
+_SMALL = 64  # constants of NumPy with at most so many elements are compared by value
+_SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
+_PERIODS = 48  # candidates that are looked at, for each length of the words that are compared
+_ENDS = 3  # so many repeats at each end may be left out, so that loops fit each other
+
+_PLACE: Aval = shaped_array((), np.dtype(np.int32))  # of a place of a slice
+
+_Ints = NumpyArray  # of integers
+
+
+class Source(NamedTuple):
+    """A value that no equation computes: the constant or input with this number, or a literal."""
+
+    kind: str  # "constant", "input" or "literal"
+    value: PyTree
+
+
+class Numbered:
+    """A program in numbers: equal operations have equal numbers, and each value has one.
+
+    Equal operations on equal operands are one, what nothing needs is dropped, and what many share that
+    depends on inputs alone stands first.
+
+    ``eqns``, ``kinds``: the equations, and what each of them does. ``at``: where the operands of each one
+    begin in ``operands``, which are values. The places of a ``slice`` are operands too.
+    ``first``: the first result of each equation, the others follow. ``outs``: the results of the program.
+    ``producer``, ``place``: of a value, the equation that computes it (-1: none), and which result it is.
+    ``sources``: what the values are that no equation computes. ``avals``: of each value.
+    """
+
+    def __init__(self, closed: JaxProgram) -> None:
+        jaxpr = closed.jaxpr
+        self._numbers: dict[Hashable, int] = {}
+        self.sources: dict[int, Source] = {}
+        self.avals: list[Aval] = []
+        values: dict[Atom, int] = {}
+        for k, (v, c) in enumerate(zip(jaxpr.constvars, closed.consts, strict=True)):
+            key: Hashable = ("constant", id(c))
+            if isinstance(c, np.ndarray) and c.size <= _SMALL:
+                key = ("constant", *bits(c))
+            values[v] = self._source(key, Source("constant", k), v.aval)
+        for k, v in enumerate(jaxpr.invars):
+            values[v] = self._source(("input", k), Source("input", k), v.aval)
+        self._read(jaxpr.eqns, values)
+        self.outs = [self._value(v, values) for v in jaxpr.outvars]
+        self._order()
+
+    def _source(self, key: Hashable, source: Source, aval: Aval) -> int:
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self.avals)
+            self.avals.append(aval)
+            self.sources[found] = source
+        return found
+
+    def _value(self, v: Atom, values: dict[Atom, int]) -> int:
+        if not isinstance(v, Literal):
+            return values[v]
+        x = np.asarray(v.val)
+        return self._source((v.aval, x.dtype, x.tobytes()), Source("literal", v.val), v.aval)
+
+    def _number(self, x: int) -> int:
+        """The value of a place."""
+        return self._source(("place", x), Source("literal", np.int32(x)), _PLACE)
+
+    def _read(self, eqns: Sequence[JaxEquation], values: dict[Atom, int]) -> None:
+        """Number the equations, of equal ones on equal operands the first."""
+        kinds: dict[Hashable, int] = {}
+        known: dict[int, Hashable] = {}
+        avals: dict[Aval, int] = {}
+        by_id: dict[int, int] = {}  # the numbers of avals
+        same: dict[Hashable, int] = {}
+        self._lines: list[tuple[JaxEquation, int, tuple[int, ...], int]] = []
+        self._hits: list[int] = []
+
+        def number_of(aval: Aval) -> int:
+            found = by_id.get(id(aval))
+            if found is None:
+                found = by_id[id(aval)] = avals.setdefault(aval, len(avals))
+            return found
+
+        for eqn in eqns:
+            operands = []
+            parts: list[Hashable] = []
+            for v in eqn.invars:
+                operands.append(self._value(v, values))
+                parts.append(number_of(v.aval))
+            moving = slice_parts(eqn) if eqn.primitive.name == "slice" else None
+            if moving is not None:
+                starts, *told = moving
+                operands += map(self._number, starts)
+                key: Hashable = (eqn.primitive, tuple(map(tuple, told)), *parts)
+            elif eqn.effects:
+                key = ("alone", len(kinds))
+            else:
+                key = (eqn.primitive, id(eqn.ctx), parameters_key(eqn, known), *parts)
+            kind = kinds.setdefault(key, len(kinds))
+            line = (kind, *operands)
+            found = same.get(line)
+            if found is None:
+                first = len(self.avals)
+                self.avals += [v.aval for v in eqn.outvars]
+                same[line] = len(self._lines)
+                self._lines.append((eqn, kind, line[1:], first))
+                self._hits.append(0)
+            else:
+                self._hits[found] += 1
+                first = self._lines[found][3]
+            for k, v in enumerate(eqn.outvars):
+                values[v] = first + k
+
+    def _order(self) -> None:
+        """Drop what nothing needs, and put what is shared first."""
+        lines = self._lines
+        made = np.full(len(self.avals), -1)
+        for k, (eqn, _, _, first) in enumerate(lines):
+            made[first : first + len(eqn.outvars)] = k
+        needed = bytearray(len(lines))
+        for v in self.outs:
+            if made[v] >= 0:
+                needed[made[v]] = 1
+        producer = made.tolist()
+        for k in range(len(lines) - 1, -1, -1):
+            eqn, _, operands, _ = lines[k]
+            if needed[k] or eqn.effects:
+                needed[k] = 1
+                for v in operands:
+                    if producer[v] >= 0:
+                        needed[producer[v]] = 1
+        shared = bytearray(len(lines))
+        for k, (eqn, _, operands, _) in enumerate(lines):
+            if self._hits[k] >= _SHARED and not eqn.effects:
+                shared[k] = all([producer[v] < 0 or shared[producer[v]] for v in operands])
+        order = [k for k in range(len(lines)) if needed[k] and shared[k]]
+        order += [k for k in range(len(lines)) if needed[k] and not shared[k]]
+        kept = [lines[k] for k in order]
+        self.eqns = [line[0] for line in kept]
+        self.kinds = np.array([line[1] for line in kept], np.int64)
+        counts = [len(line[2]) for line in kept]
+        self.at = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.operands = np.array([v for line in kept for v in line[2]], np.int64)
+        self.first = [line[3] for line in kept]
+        self.producer = np.full(len(self.avals), -1)
+        self.place = np.zeros(len(self.avals), np.int64)
+        for k, (eqn, _, _, first) in enumerate(kept):
+            count = len(eqn.outvars)
+            self.producer[first : first + count] = k
+            self.place[first : first + count] = range(count)
+        self.owner = np.repeat(np.arange(len(kept)), counts)
+
+    def size(self, value: int) -> int:
+        """How many bytes a value has; of what has no such number, a random key for example, its elements."""
+        aval = self.avals[value]
+        return int(np.prod(aval.shape)) * getattr(aval.dtype, "itemsize", 8)
+
+
+@dataclasses.dataclass
+class PythonLoop:
+    """A stretch of equations that repeats: ``count`` times ``period`` of them, from ``start`` on."""
+
+    start: int
+    period: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.period * self.count
+
+    @property
+    def saved(self) -> int:
+        """How many equations less the program has with it as a loop."""
+        return self.period * (self.count - 1)
+
+
+def has_refs(closed: JaxProgram) -> bool:
+    """Whether a program writes to Refs, so that its equations may not change places."""
+    return any([is_ref(v) for eqn in closed.jaxpr.eqns for v in eqn.invars]) or any(
+        map(is_ref, closed.jaxpr.invars)
+    )
+
+
+# Where kinds repeat
+
+
+def _distances(kinds: _Ints, width: int) -> _Ints:
+    """How far it is from each word of ``width`` kinds to the next equal one, where there is one."""
+    random = np.random.default_rng(width)
+    codes = random.integers(1, 2**63, int(kinds.max()) + 1, np.uint64)[kinds]
+    factors = random.integers(1, 2**63, width, np.uint64) | np.uint64(1)
+    count = len(kinds) - width + 1
+    if count < 2:
+        return np.zeros(0, np.int64)
+    words = np.zeros(count, np.uint64)
+    for k in range(width):
+        words += codes[k : k + count] * factors[k]
+    order = np.argsort(words, kind="stable")
+    after = words[order]
+    found: _Ints = np.diff(order)[after[1:] == after[:-1]]
+    return found
+
+
+def _runs(equal: _Ints) -> Iterator[tuple[int, int]]:
+    """From where to where ``equal`` holds."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], equal.astype(np.int8), [0]])))
+    return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def candidates(kinds: _Ints) -> list[tuple[int, int, int]]:
+    """(period, first equation, end) of stretches in which kinds repeat, what covers most first."""
+    periods: dict[int, None] = {}
+    for width in (1, 3, 9, 27, 81, 243):
+        found, counts = np.unique(_distances(kinds, width), return_counts=True)
+        often = counts >= REPEATS - 1
+        found, counts = found[often], counts[often]
+        periods |= dict.fromkeys(found[np.argsort(-counts, kind="stable")[:_PERIODS]].tolist())
+    stretches = []
+    for period in periods:
+        for a, b in _runs(kinds[:-period] == kinds[period:]):
+            if b - a >= period * (REPEATS - 1):
+                stretches.append((period, a, b + period))
+    return sorted(stretches, key=lambda s: (s[0] + s[1] - s[2], s[0]))
+
+
+# Where operands come from
+
+
+def find_loops(program: Numbered) -> list[PythonLoop]:
+    """The loops of a program, in its order."""
+    if len(program.eqns) < SAVED:
+        return []
+    taken = np.zeros(len(program.eqns), bool)
+    loops: list[PythonLoop] = []
+    for period, start, end in candidates(program.kinds):
+        if taken[start:end].all():
+            continue
+        for a, b in list(_runs(~taken[start:end])):
+            for several in (1, 2, 3):  # values may take turns
+                found = _fit(program, several * period, start + a, start + b)
+                for loop in found:
+                    loops.append(loop)
+                    taken[loop.start : loop.end] = True
+                if found:
+                    break
+    return _that_pay(program, sorted(loops, key=lambda loop: loop.start))
+
+
+def _that_pay(program: Numbered, loops: list[PythonLoop]) -> list[PythonLoop]:
+    """The loops that save enough, and those that read their values or are read by them in each repeat."""
+    read = [
+        np.unique(program.producer[program.operands[program.at[x.start] : program.at[x.end]]])
+        for x in loops
+    ]
+
+    def reads(later: int, earlier: int) -> bool:
+        low, high = np.searchsorted(read[later], (loops[earlier].start, loops[earlier].end))
+        return bool(high - low >= REPEATS) and later != earlier
+
+    pays = {k for k, loop in enumerate(loops) if loop.saved >= SAVED}
+    rest = list(pays)
+    while rest:
+        j = rest.pop()
+        more = [k for k in range(len(loops)) if k not in pays and (reads(k, j) or reads(j, k))]
+        pays.update(more)
+        rest += more
+    return [loops[k] for k in sorted(pays)]
+
+
+def _fit(program: Numbered, period: int, start: int, end: int) -> list[PythonLoop]:
+    """The loops in a stretch in which kinds repeat: where operands do so, too."""
+    if end - start < REPEATS * period or end - start - period < _PART:
+        return []
+    bound = _bounds(program, period, start, end)
+    owner = program.owner[program.at[start] : program.at[end]]
+    # A repeat can be part of a loop that begins where its bounds say, or later.
+    middle = start + (end - start) // period // 2 * period
+    broken = owner[(owner >= middle) & (bound > middle)]
+    last = int(broken[0]) if len(broken) else end
+    inside = owner < last
+    latest = np.full(last - start + 1, -1)
+    np.maximum.at(latest, owner[inside] - start, bound[inside])
+    latest = np.maximum.accumulate(latest[::-1])[::-1]
+    first = start + int(np.argmax(latest <= start + np.arange(last - start + 1)))
+    found: list[PythonLoop] = []
+    if last - first >= REPEATS * period and last - first - period >= _PART:
+        cut = _cut(program, period, first, last)
+        found = [PythonLoop(cut, period, (last - cut) // period)]
+    elif last - first >= end - start:
+        return []
+    for a, b in ((start, first), (last, end)):
+        if b - a < end - start:
+            found += _fit(program, period, a, b)
+    return found
+
+
+def _rows(program: Numbered, values: _Ints, period: int, start: int, count: int) -> _Ints:
+    """``values``, one for each operand, as a row for each repeat."""
+    a, b = program.at[start], program.at[start + count * period]
+    return values[a:b].reshape(count, -1)
+
+
+def _bounds(program: Numbered, period: int, start: int, end: int) -> _Ints:
+    """For each operand in a stretch, from which equation on a loop has to begin, if the equation is to be in
+    it; one after the equation, if it cannot be.
+    """
+    count = (end - start) // period
+    a, b = int(program.at[start]), int(program.at[end])
+    values, owner = program.operands[a:b], program.owner[a:b]
+    producer, place = program.producer[values], program.place[values]
+    width = int(program.at[start + period]) - a
+    if not width:
+        return np.zeros(0, np.int64)
+    column = np.arange(b - a) % width
+
+    def rows(x: _Ints) -> _Ints:
+        return x[: count * width].reshape(count, width)
+
+    # Distances count where the producer is in the stretch.
+    code = np.where(producer >= start, (owner - producer) * 64 + np.minimum(place, 63), -1)
+    codes, numbers = rows(code), rows(values)
+    steady = (codes[1:] == codes[:-1]) & (codes[1:] >= 0) & (numbers[1:] != numbers[:-1])
+    carried = steady.sum(0) > (count - 1) // 2
+    usual = np.where(carried, np.sort(codes, 0)[count // 2], 0)
+    middle = numbers[count // 2]
+    differs = numbers != middle
+    constant = ~carried & ~differs[2:-2].any(0)
+    is_carried, is_constant = carried[column], constant[column]
+    distance = (usual // 64)[column]
+    from_outside = producer + 1
+    bound = from_outside
+    bound = np.where(is_constant & (values != middle[column]), owner + 1, bound)
+    fits = code == usual[column]
+    entering = np.maximum(owner - distance, producer) + 1
+    return np.where(is_carried, np.where(fits, 0, entering), bound)
+
+
+def _cut(program: Numbered, period: int, first: int, last: int) -> int:
+    """Where repeats begin so that least is carried from one to the next."""
+    count = (last - first) // period - 1
+    values = _rows(program, program.operands, period, first, count)[-1]
+    owner = _rows(program, program.owner, period, first, count)[-1] - first
+    producer = program.producer[values] - first
+    lifetimes: dict[tuple[int, int], tuple[int, int]] = {}
+    inside = producer >= 0
+    for v, to, since in zip(
+        values[inside].tolist(), owner[inside].tolist(), producer[inside].tolist(), strict=True
+    ):
+        key = (since % period, int(program.place[v]))
+        lifetimes[key] = max(lifetimes.get(key, (0, 0)), (to - since, program.size(v)))
+    cost = np.zeros(2 * period + 1)
+    for (at, _), (distance, size) in lifetimes.items():
+        rest = distance % period
+        cost[at + 1] += size + 1e-3
+        cost[at + 1 + rest] -= size + 1e-3
+    costs = np.cumsum(cost)
+    total = costs[:period] + costs[period : 2 * period]
+    rows = (last - first - np.arange(period)) // period
+    total[rows < REPEATS] = np.inf
+    best = np.lexsort((np.arange(period), -rows, np.round(total, 2)))
+    return first + int(best[0])
+
+
+class Operands(NamedTuple):
+    """Where the operands of the equations of one repeat come from, in their order.
+
+    ``values``: a row for each repeat. ``carried``: how many repeats before it is computed; 0: in the same
+    one, -1: before the loop. ``equation``, ``result``: by which equation of the repeat, and which result.
+    ``constant``: it is the same value in all repeats.
+    """
+
+    values: _Ints
+    carried: _Ints
+    equation: _Ints
+    result: _Ints
+    constant: _Ints
+
+
+def operands_of(program: Numbered, loop: PythonLoop) -> Operands | None:
+    """Where the operands of a loop come from; None if they do not fit together."""
+    values = _rows(program, program.operands, loop.period, loop.start, loop.count)
+    owner = _rows(program, program.owner, loop.period, loop.start, loop.count)
+    producer = program.producer[values]
+    inside = producer >= loop.start
+    last = producer[-1]
+    distance = np.where(inside[-1], owner[-1] - last, 0)
+    equation = (owner[0] - loop.start - distance) % loop.period
+    carried = np.where(inside[-1], -((owner[0] - loop.start - distance) // loop.period), -1)
+    result = program.place[values[-1]]
+    regular = np.where(
+        inside,
+        (owner - producer == distance) & (program.place[values] == result) & inside[-1],
+        np.arange(loop.count)[:, None] < np.where(carried < 0, loop.count, carried),
+    )
+    if not regular.all():
+        return None
+    return Operands(values, carried, equation, result, (values == values[0]).all(0) & ~inside[-1])

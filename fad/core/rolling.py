@@ -1,0 +1,605 @@
+"""Rolls loops: a program in which equations repeat becomes one with a ``scan``.
+
+NOTE [rolled loops]
+
+    def f(x):
+        for k in range(100):
+            x = x + fnp.sin(x) * 0.1 * k
+        return x
+
+    assert str(fad.make_jaxpr(f)(1.0)).count("sin") == 1
+
+Tracing unrolls a loop of Python, and the time that XLA takes grows faster than the number of operations. So a
+traced program is looked through for stretches that repeat (`fad.core.repeats`), and each becomes a ``scan``.
+What an operand of the stretch is over the repeats says what becomes of it:
+
+* the same value from before the loop: a constant of the body;
+* a result of the same repeat: a value of the body;
+* a result of d repeats before, always the same: carried, in d places, which begin with what stood there;
+* another value in each repeat, all from before: stacked. Literals are stacked when traced; results of an
+  earlier loop are stacked by that loop, and read forwards or backwards, as in a backward pass;
+  slices at places in equal steps are elements of the array.
+
+What does not fit at the ends stays outside of the loop. Of what a later loop reads of an earlier one, as
+little is stored as the rest can be computed from again, with cheap operations: a minimal cut of the body
+(`LoopReads.stored`). The body is a program like any other, so loops in loops are loops in loops.
+
+The operations are the same and in the same order, but XLA fuses them otherwise: results are equal up to
+rounding. Where that would matter, in programs of replay, nothing is rolled.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.core.avals import struct_of
+from fad.core.jaxapi import (
+    as_weak,
+    current_program,
+    evaluate_equation,
+    is_extended,
+    parameters,
+    run_jaxpr,
+    shaped_array,
+    slice_parts,
+    write_equations,
+)
+from fad.core.jaxprs import trace
+from fad.core.loop_reads import Elements, LoopReads, Result, Slices, Stack, Values
+from fad.core.repeats import SAVED, Numbered, find_loops, has_refs
+from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand, PyTree
+
+_MANY = 8  # operands of an equation that are looked at together
+
+
+class Rolled(NamedTuple):
+    """A loop of a rolled program: how often it repeats, and how many operations."""
+
+    repeats: int
+    period: int
+
+
+def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
+    """A program with its loops as loops, and these; the program itself, if it has none.
+
+    >>> import jax
+    >>> def f(x):
+    ...     for _ in range(50):
+    ...         x = x * x + x * 0.5 - 1.0
+    ...     return x
+    >>> rolled(jax.make_jaxpr(f)(1.0))[1]
+    [Rolled(repeats=50, period=4)]
+    """
+    if len(closed.jaxpr.eqns) < SAVED or has_refs(closed):
+        return closed, []
+    program = Numbered(closed)
+    loops = find_loops(program)
+    if not loops:
+        return closed, []
+    writer = _Writer(program, closed, LoopReads(program, loops))
+    found, _ = trace(writer.run, [struct_of(v.aval) for v in closed.jaxpr.invars])
+    if [v.aval for v in found.jaxpr.outvars] != [v.aval for v in closed.jaxpr.outvars]:
+        return closed, []
+    return found, writer.found
+
+
+def run_rolled(f: Callable[..., Sequence[Operand]], values: Sequence[Array]) -> list[Array]:
+    """``f(*values)``, a list of arrays, where JAX traces a program: with its loops as loops."""
+    closed, _ = rolled(trace(f, values)[0])
+    program = current_program()
+    if program is not None:
+        return write_equations(program, closed, values)
+    return run_jaxpr(closed, *values)
+
+
+class _Again(NamedTuple):
+    """What a loop computes again of an earlier one: ``equations`` of its repeats, from the repeat ``first``
+    on, forwards or backwards; from values that were stored, and from what these repeats read themselves.
+    """
+
+    loop: int
+    first: int
+    step: int
+    equations: list[int]
+    stored: dict[Result, Elements]
+    read: dict[Values | int, Stack]  # slices by their equation
+
+
+class _Plan:
+    """How a loop is written.
+
+    ``stacks``: what it reads in its repeats. ``again``: what it computes again; ``of``: in which of these,
+    and as what, each operand is that varies; None: among the stacks. ``last``: results whose last value
+    is carried out.
+    """
+
+    def __init__(self) -> None:
+        self.stacks: dict[Stack, int] = {}
+        self.again: list[_Again] = []
+        self.read: dict[Values, Stack | tuple[int, Result]] = {}
+        self.last: dict[tuple[int, int], int] = {}
+
+    def stack(self, stack: Stack) -> Stack:
+        self.stacks.setdefault(stack, len(self.stacks))
+        return stack
+
+
+class _Writer:
+    """Writes a program with its loops as ``scan``."""
+
+    def __init__(self, program: Numbered, closed: JaxProgram, read: LoopReads) -> None:
+        self.program = program
+        self.consts = closed.consts
+        self.read = read
+        self.found: list[Rolled] = []
+        self._wanted: set[int] = set(program.outs)  # values that are read one by one
+        self._stored: list[dict[Result, int]] = [{} for _ in read.loops]
+        self._many: dict[int, list[Elements | int]] = {}
+        self._ask()
+        self._plans: list[_Plan] = []
+        for k in range(len(read.loops) - 1, -1, -1):
+            self._plans.insert(0, self._plan(k))
+        self._values: dict[int, Array] = {}
+        self._stacks: dict[tuple[int, Result], Array] = {}
+        self._directions: list[int] = []
+
+    # What is read
+
+    def _ask(self) -> None:
+        """Note what the equations outside of loops read."""
+        program = self.program
+        for k in np.flatnonzero(self.read.loop_of[:-1] < 0).tolist():
+            operands = program.operands[program.at[k] : program.at[k + 1]].tolist()
+            if len(operands) >= _MANY and program.eqns[k].primitive.name in (
+                "concatenate",
+                "stack",
+            ):
+                self._many[k] = self._pieces(operands)
+                self._want(self._many[k])
+            else:
+                self._wanted.update(operands)
+
+    def _want(self, pieces: Iterable[Elements | int]) -> None:
+        for piece in pieces:
+            if isinstance(piece, Elements):
+                self._stored[piece.loop].setdefault(piece.value, len(self._stored[piece.loop]))
+            else:
+                self._wanted.add(piece)
+
+    def _pieces(self, values: Sequence[int]) -> list[Elements | int]:
+        """Values in order, together as far as they are those of a loop."""
+        producer = self.program.producer[np.array(values)]
+        of = self.read.loop_of[producer]
+        found: list[Elements | int] = []
+        a = 0
+        while a < len(values):
+            b = a + 1
+            while b < len(values) and of[b] == of[a] >= 0:
+                if producer[b] - producer[b - 1] != producer[a + 1] - producer[a]:
+                    break
+                b += 1
+            elements = self.read.elements(values[a:b])
+            if elements is None or not elements[1].all():
+                found.append(values[a])
+                a += 1
+            else:
+                found.append(elements[0])
+                a = b
+        return found
+
+    def _plan(self, k: int) -> _Plan:
+        """How a loop is written, once all is known that is read of it."""
+        plan = _Plan()
+        loop = self.read.loops[k]
+        rest: dict[int, dict[Values, Elements]] = collections.defaultdict(dict)
+
+        def take(values: Values) -> Stack | None:
+            """What is read for a value of each repeat; None if that is decided later."""
+            found = self.read.elements(values)
+            if found is not None and found[1].all():
+                rest[found[0].loop][values] = found[0]
+                return None
+            self._want(self._pieces(values))
+            return plan.stack(values)
+
+        sliced = self.read.slices[k]
+        for at in range(loop.period):
+            if at in sliced:
+                self._wanted.add(sliced[at].array)
+                plan.stack(sliced[at])
+                continue
+            for c in self.read.columns(k, at):
+                origin = self.read.origins[k][c]
+                if isinstance(origin, int):
+                    self._wanted.add(origin)
+                elif not isinstance(origin, Result) and origin not in plan.read:
+                    stack = take(origin)
+                    if stack is not None:
+                        plan.read[origin] = stack
+        for carry in self.read.carries[k]:
+            self._wanted.update(carry.initial)
+        while rest:
+            earlier = max(rest)
+            groups: dict[tuple[int, int], dict[Values, Elements]] = collections.defaultdict(dict)
+            for values, found in rest.pop(earlier).items():
+                groups[found.first, found.step][values] = found
+            for (first, step), wanted in groups.items():
+                self._compute_again(plan, earlier, first, step, loop.count, wanted, take)
+        self._ask_last(k, plan)
+        return plan
+
+    def _compute_again(
+        self,
+        plan: _Plan,
+        k: int,
+        first: int,
+        step: int,
+        count: int,
+        wanted: dict[Values, Elements],
+        take: Callable[[Values], Stack | None],
+    ) -> None:
+        """Decide what of the values that are read of an earlier loop is stored."""
+        read = self.read
+        stored = read.stored(k, [e.value for e in wanted.values()], self._stored[k])
+        leaves: dict[Result, Elements] = {}
+        equations: set[int] = set()
+        rest = [e.value for e in wanted.values()]
+        while rest:
+            r = rest.pop()
+            if r in stored:
+                leaves[r] = Elements(k, r, first, step, count)
+            elif r.equation not in equations:
+                equations.add(r.equation)
+                rest += _known(read.inputs(k, r))
+        for e in leaves.values():
+            plan.stack(e)
+        self._want(leaves.values())
+        again = _Again(k, first, step, sorted(equations), leaves, {})
+        for at in again.equations:
+            if at in read.slices[k]:
+                found = read.slices[k][at]
+                begin = found.first + first * found.step
+                self._wanted.add(found.array)
+                again.read[at] = plan.stack(
+                    found._replace(first=begin, step=step * found.step, length=count)
+                )
+                continue
+            for c in read.columns(k, at):
+                origin = read.origins[k][c]
+                if isinstance(origin, int):
+                    self._wanted.add(origin)
+                elif not isinstance(origin, Result) and origin not in again.read:
+                    rows = first + step * np.arange(count)
+                    values = tuple(np.array(origin)[rows].tolist())
+                    again.read[origin] = values
+                    if values not in plan.read:
+                        stack = take(values)
+                        if stack is not None:
+                            plan.read[values] = stack
+        for values, e in wanted.items():
+            plan.read[values] = leaves[e.value] if e.value in leaves else (len(plan.again), e.value)
+        if equations:
+            plan.again.append(again)
+
+    def _ask_last(self, k: int, plan: _Plan) -> None:
+        """Store or carry out the values that are read one by one after the loop."""
+        loop, program = self.read.loops[k], self.program
+        for v in sorted(self._wanted):
+            if self.read.loop_of[program.producer[v]] != k:
+                continue
+            row, result = self._row(v)
+            carry = self.read.carry(k, result)
+            if result in self._stored[k] or (
+                carry is not None and loop.count - row <= len(carry.initial)
+            ):
+                continue
+            if row == loop.count - 1 and not is_extended(program.avals[v].dtype):
+                plan.last.setdefault(result[:2], len(plan.last))
+            else:
+                self._want([Elements(k, result, row, 1, 1)])
+
+    def _row(self, v: int) -> tuple[int, Result]:
+        """In which repeat of its loop a value is computed, and as what."""
+        at = int(self.program.producer[v])
+        loop = self.read.loops[self.read.loop_of[at]]
+        row, equation = divmod(at - loop.start, loop.period)
+        return row, Result(equation, int(self.program.place[v]))
+
+    # Writing
+
+    def run(self, *inputs: Array) -> list[Array]:
+        """The program; traced once."""
+        self._inputs = inputs
+        program, loops = self.program, self.read.loops
+        begins = {loop.start: k for k, loop in enumerate(loops)}
+        at = 0
+        while at < len(program.eqns):
+            if at in begins:
+                self._loop(begins[at])
+                at = loops[begins[at]].end
+                continue
+            eqn = program.eqns[at]
+            if at in self._many:
+                outs = [self._together(eqn, self._many[at])]
+            else:
+                operands = program.operands[program.at[at] : program.at[at + 1]]
+                count = len(eqn.invars)  # the places of a slice are its own
+                outs = evaluate_equation(eqn, list(map(self._value, operands[:count].tolist())))
+            self._values.update(enumerate(outs, program.first[at]))
+            at += 1
+        return [self._array(v) for v in program.outs]
+
+    def _value(self, v: int) -> PyTree:
+        """A value of before, as an operand."""
+        source = self.program.sources.get(v)
+        if source is None:
+            return self._values[v]
+        if source.kind == "literal":
+            return source.value
+        return (self.consts if source.kind == "constant" else self._inputs)[source.value]
+
+    def _array(self, v: int) -> Array:
+        """A value of before, as an array of its type."""
+        x, aval = self._value(v), self.program.avals[v]
+        return x if isinstance(x, jax.Array) else _typed(jnp.asarray(x, aval.dtype), aval)
+
+    def _together(self, eqn: JaxEquation, pieces: Sequence[Elements | int]) -> Array:
+        """Many operands as one array: those of loops are one already."""
+        (axis,) = parameters(eqn)
+        stacks = eqn.primitive.name == "stack"
+        parts = []
+        for piece in pieces:
+            if isinstance(piece, int):
+                x = self._array(piece)
+                parts.append(jnp.expand_dims(x, axis) if stacks else x)
+                continue
+            x = jnp.moveaxis(self._stack(piece, 1), 0, axis)
+            if not stacks:
+                shape = x.shape
+                x = x.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+            parts.append(x)
+        return jax.lax.concatenate(parts, axis) if len(parts) > 1 else parts[0]
+
+    def _stack(self, stack: Stack, direction: int) -> Array:
+        """What a loop reads in its repeats: an array, in their order or (-1) backwards."""
+        if isinstance(stack, Elements):
+            x = self._stacks[stack.loop, stack.value]
+            stored = self._directions[stack.loop]
+            last = stack.first + stack.step * (stack.length - 1)
+            low, high = sorted((stack.first, last))
+            if stored < 0:
+                low, high = len(x) - 1 - high, len(x) - 1 - low
+            x = x if high - low + 1 == len(x) else x[low : high + 1]
+            return x if stored * stack.step == direction else jnp.flip(x, 0)
+        if isinstance(stack, Slices):
+            x = self._array(stack.array)
+            last = stack.first + stack.step * (stack.length - 1)
+            low, high = sorted((stack.first, last))
+            x = jax.lax.slice_in_dim(x, low, high + 1, abs(stack.step), stack.dimension)
+            x = jnp.moveaxis(x, stack.dimension, 0)
+            return x if (stack.step > 0) == (direction > 0) else jnp.flip(x, 0)
+        sources = [self.program.sources.get(v) for v in stack]
+        if all([s is not None and s.kind != "input" for s in sources]):
+            fixed = list(map(self._value, stack[::direction]))
+            if not any([isinstance(x, (jax.Array, jax.core.Tracer)) for x in fixed]):
+                return jnp.asarray(np.stack(fixed), self.program.avals[stack[0]].dtype)
+        parts = [
+            self._stack(p, direction)
+            if isinstance(p, Elements)
+            else jnp.expand_dims(self._array(p), 0)
+            for p in self._pieces(stack)[::direction]
+        ]
+        return jax.lax.concatenate(parts, 0)
+
+    def _direction(self, plan: _Plan) -> int:
+        """Whether the repeats of a loop go through most of what they read forwards (1) or backwards (-1)."""
+        votes = 0
+        for stack in plan.stacks:
+            if isinstance(stack, Elements):
+                size = self.program.size(self.read.value(stack.loop, stack.value))
+                votes += self._directions[stack.loop] * stack.step * size
+            elif isinstance(stack, Slices):
+                aval = self.program.avals[stack.array]
+                size = self.program.size(stack.array) // aval.shape[stack.dimension]
+                votes += int(np.sign(stack.step)) * size
+        return 1 if votes >= 0 else -1
+
+    def _loop(self, k: int) -> None:
+        """Write a loop."""
+        read, plan, loop = self.read, self._plans[k], self.read.loops[k]
+        direction = self._direction(plan)
+        self._directions.append(direction)
+        xs = [self._stack(s, direction) for s in plan.stacks]
+        initial: list[Array] = []
+        for carry in read.carries[k]:
+            initial += [self._array(v) for v in reversed(carry.initial)]
+        for at, place in plan.last:
+            aval = self.program.avals[read.value(k, Result(at, place))]
+            initial.append(jnp.zeros(aval.shape, aval.dtype))
+        body = _Repeat(self, k)
+        constants = list(body.constants)
+        operands = [self._array(v) for v in constants]
+        closed, _ = trace(body.run, [*map(jax.typeof, operands), *body.avals])
+        closed, inner = rolled(closed)
+        count = len(initial)
+
+        def step(carry: Sequence[Array], x: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+            outs = run_jaxpr(closed, *operands, *carry, *x)
+            return outs[:count], outs[count:]
+
+        final, ys = jax.lax.scan(step, initial, xs, loop.count, reverse=direction < 0)
+        self.found += [Rolled(loop.count, loop.period), *inner]
+        self._stacks.update(zip([(k, r) for r in self._stored[k]], ys, strict=True))
+        self._read_out(k, final)
+
+    def _read_out(self, k: int, final: Sequence[Array]) -> None:
+        """Note the values that are read one by one after a loop."""
+        read, plan, loop = self.read, self._plans[k], self.read.loops[k]
+        last: dict[tuple[int, Result], Array] = {}
+        at = 0
+        for carry in read.carries[k]:
+            for back in range(1, len(carry.initial) + 1):
+                last[loop.count - back, Result(*carry[:2])] = final[at]
+                at += 1
+        for key in plan.last:
+            last[loop.count - 1, Result(*key)] = final[at]
+            at += 1
+        for v in self._wanted:
+            if read.loop_of[self.program.producer[v]] == k:
+                row, result = self._row(v)
+                x = last.get((row, result))
+                if x is None:
+                    x = self._stack(Elements(k, result, row, 1, 1), 1)[0]
+                self._values[v] = _typed(x, self.program.avals[v])
+
+
+class _Repeat:
+    """The body of a loop: a function of ``constants``, what is carried, and what a repeat reads.
+
+    ``avals``: of its operands, but for the constants.
+    """
+
+    def __init__(self, writer: _Writer, k: int) -> None:
+        self._writer, self._k = writer, k
+        self._plan = writer._plans[k]
+        read = self._read = writer.read
+        program = writer.program
+        self.constants: dict[int, int] = {}
+        used: list[tuple[int, Iterable[int]]] = [(k, range(read.loops[k].period))]
+        used += [(again.loop, again.equations) for again in self._plan.again]
+        for loop, equations in used:
+            for at in equations:
+                if at not in read.slices[loop]:
+                    for c in read.columns(loop, at):
+                        v = read.origins[loop][c]
+                        if isinstance(v, int) and not self._is_fixed(v):
+                            self.constants.setdefault(v, len(self.constants))
+        self.avals = []
+        for carry in read.carries[k]:
+            aval = program.avals[read.value(k, Result(*carry[:2]))]
+            self.avals += [struct_of(aval)] * len(carry.initial)
+        for result in self._plan.last:
+            self.avals.append(struct_of(program.avals[read.value(k, Result(*result))]))
+        for stack in self._plan.stacks:
+            self.avals.append(struct_of(self._aval(stack)))
+
+    def _is_fixed(self, v: int) -> bool:
+        """Whether it is a number, or an array of NumPy, that can stand in the body."""
+        source = self._writer.program.sources.get(v)
+        return source is not None and not isinstance(
+            self._writer._value(v), (jax.Array, jax.core.Tracer)
+        )
+
+    def _aval(self, stack: Stack) -> Aval:
+        program = self._writer.program
+        if isinstance(stack, Elements):
+            return program.avals[self._read.value(stack.loop, stack.value)]
+        if isinstance(stack, Slices):
+            aval, d = program.avals[stack.array], stack.dimension
+            shape = aval.shape[:d] + aval.shape[d + 1 :]
+            return shaped_array(shape, aval.dtype, weak_type=_is_weak(aval))
+        return program.avals[stack[0]]
+
+    def run(self, *values: Array) -> list[Array]:
+        """One repeat; traced once."""
+        read, plan, k = self._read, self._plan, self._k
+        rest = iter(values)
+        constants = {v: next(rest) for v in self.constants}
+        known: dict[Result, Array] = {}
+        carried: list[Array] = []
+        for carry in read.carries[k]:
+            at, place, number, initial = carry
+            for back in range(1, len(initial) + 1):
+                carried.append(next(rest))
+                known[Result(at, place, back, number)] = carried[-1]
+        for _ in plan.last:
+            next(rest)
+        stacks = dict(zip(plan.stacks, rest, strict=True))
+        stacks = {s: _typed(x, self._aval(s)) for s, x in stacks.items()}
+        computed: list[dict[Result, Array]] = []
+
+        def many(values: Values) -> Array:
+            found = plan.read[values]
+            if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Result):
+                return computed[found[0]][found[1]]
+            return stacks[found]
+
+        def run(
+            loop: int,
+            equations: Iterable[int],
+            known: dict[Result, Array],
+            read_as: Callable[..., PyTree],
+        ) -> None:
+            for at in equations:
+                eqn = read.equation(loop, at)
+                if at in read.slices[loop]:
+                    x = stacks[read_as(at)]
+                    known[Result(at, 0)] = x.reshape(eqn.outvars[0].aval.shape)
+                    continue
+                operands = []
+                for c in read.columns(loop, at):
+                    origin = read.origins[loop][c]
+                    if isinstance(origin, Result):
+                        aval = read.program.avals[read.value(loop, origin)]
+                        operands.append(_typed(known[origin], aval))
+                    elif isinstance(origin, int):
+                        found = constants.get(origin)
+                        operands.append(self._writer._value(origin) if found is None else found)
+                    else:
+                        operands.append(many(read_as(origin)))
+                outs = _evaluate(eqn, operands)
+                known.update({Result(at, j): x for j, x in enumerate(outs)})
+
+        # Earlier loops come last: a later one reads of them.
+        computed += [{r: stacks[e] for r, e in again.stored.items()} for again in plan.again]
+        for again, found in reversed(list(zip(plan.again, computed, strict=True))):
+            run(again.loop, again.equations, found, again.read.__getitem__)
+        slices = read.slices[k]
+        run(
+            k,
+            range(read.loops[k].period),
+            known,
+            lambda x: slices[x] if isinstance(x, int) else x,
+        )
+        outs: list[Array] = []
+        for at, place, number, initial in read.carries[k]:
+            outs.append(known[Result(at, place)])
+            outs += [known[Result(at, place, back, number)] for back in range(1, len(initial))]
+        outs += [known[Result(*result)] for result in plan.last]
+        outs += [known[result] for result in self._writer._stored[k]]
+        return outs
+
+
+def _evaluate(eqn: JaxEquation, operands: Sequence[PyTree]) -> list[Array]:
+    """An equation of a loop, where a slice may be at a place that moves."""
+    if eqn.primitive.name != "slice":
+        return evaluate_equation(eqn, operands)
+    x, *starts = operands
+    _, spans, strides = slice_parts(eqn)
+    if not any([isinstance(s, jax.core.Tracer) for s in starts]):
+        return evaluate_equation(eqn, [x])
+    found = jax.lax.dynamic_slice(x, starts, spans)
+    return [jax.lax.slice(found, [0] * len(spans), spans, strides)]
+
+
+def _typed(x: Array, aval: Aval) -> Array:
+    """An array as one of the weak type that it has in the program."""
+    return as_weak(x) if _is_weak(aval) and not x.weak_type else x
+
+
+def _is_weak(aval: Aval) -> bool:
+    return bool(getattr(aval, "weak_type", False))
+
+
+T = TypeVar("T")
+
+
+def _known(x: T | None) -> T:
+    assert x is not None
+    return x

@@ -1,0 +1,257 @@
+"""Rolled loops: a program gives what it gives unrolled, and is as short as its loops."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from loop_programs import SIZE, STEPS, program
+
+import fad
+import fad.numpy as fnp
+from fad.core import repeats, rolling
+from fad.core.jaxapi import run_jaxpr
+from fad.core.rolling import Rolled, rolled
+
+X = np.sin(np.arange(SIZE) + 0.3)
+V = np.cos(np.arange(SIZE))
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "value": lambda f: f,
+    "grad": fad.grad,
+    "vmap of grad": lambda f: (
+        lambda x: fad.vmap(fad.grad(f), randomness="same")(fnp.stack([x, x * 0.7, x + 0.1]))
+    ),
+    "hvp": lambda f: lambda x: fad.hvp(f, (x,), (V,))[1],
+}
+
+
+def loops_of(f: Callable[..., Any], *args: Any) -> list[Rolled]:
+    return rolled(fad.jit(f, roll=False).trace(*args).jaxpr)[1]
+
+
+def assert_same(f: Callable[..., Any], x: Any) -> list[Rolled]:
+    """``f`` gives, rolled, what its single operations give; which loops were rolled."""
+    closed = fad.jit(f, roll=False).trace(x).jaxpr
+    found, loops = rolled(closed)
+    for got, expected in zip(
+        jax.jit(lambda x: run_jaxpr(found, x))(x), run_jaxpr(closed, x), strict=True
+    ):
+        scale = 1e-3 + np.abs(expected).max()
+        np.testing.assert_allclose(got / scale, expected / scale, rtol=0, atol=1e-8)
+    return loops
+
+
+@pytest.fixture
+def rolls_short_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops that save little are rolled too, so that laws take less time."""
+    for module in (repeats, rolling):
+        monkeypatch.setattr(module, "SAVED", 20)
+    monkeypatch.setattr(repeats, "_PART", 8)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_step(step: Any, rolls_short_loops: None) -> None:
+    with jax.enable_x64(True):
+        for form in ("value", "grad"):
+            assert_same(FORMS[form](program([step], 12)), jnp.asarray(X))
+
+
+@pytest.mark.usefixtures("rolls_short_loops")
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.sampled_from(STEPS), min_size=1, max_size=4),
+    st.sampled_from([*FORMS]),
+    st.integers(9, 14),
+)
+def test_random_loops(steps: Any, form: str, count: int) -> None:
+    with jax.enable_x64(True):
+        assert_same(FORMS[form](program(steps, count)), jnp.asarray(X))
+
+
+def heat(u: Any, a: Any) -> Any:
+    for _ in range(50):
+        fx, fy = a * (u[1:] - u[:-1]), a * (u[:, 1:] - u[:, :-1])
+        d = fnp.zeros_like(u)
+        d[:-1] += fx
+        d[1:] -= fx
+        d[:, :-1] += fy
+        d[:, 1:] -= fy
+        u = u + d
+    return (u * u).sum()
+
+
+def wave(c: Any) -> Any:
+    before, now = fnp.zeros(16), fnp.arange(16.0) * 0.1
+    for _ in range(50):
+        after = 2 * now - before
+        after[1:-1] += c[1:-1] * (now[2:] - 2 * now[1:-1] + now[:-2])
+        before, now = now, after
+    return (now * now).sum()
+
+
+def recurrent(w: Any, xs: Any) -> Any:
+    h = fnp.zeros(4)
+    for t in range(50):
+        h = fnp.tanh(w @ h + xs[t])
+    return (h * h).sum()
+
+
+def adam(x: Any) -> Any:
+    m = v = fnp.zeros(4)
+    for t in range(1, 51):
+        g = fad.grad(lambda x: (x * x * fnp.arange(4.0)).sum())(x)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        x = x - 0.01 * (m / (1 - 0.9**t)) / (fnp.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return (x * x).sum()
+
+
+def lengths(x: Any) -> Any:
+    for h in np.cos(np.arange(50)).tolist():
+        x = x + 0.01 * h * (fnp.sin(x) - x * x * x)
+    return (x * x).sum()
+
+
+FIVE = {
+    heat: (jnp.cos(jnp.arange(64.0)).reshape(8, 8), jnp.float32(0.1)),
+    wave: (jnp.full(16, 0.3),),
+    recurrent: (jnp.cos(jnp.arange(16.0)).reshape(4, 4), jnp.sin(jnp.arange(200.0)).reshape(50, 4)),
+    adam: (jnp.ones(4),),
+    lengths: (jnp.linspace(-1, 1, 16),),
+}
+
+
+@pytest.mark.parametrize("f", FIVE)
+def test_derivatives_of_five_loops_are_loops(f: Any) -> None:
+    first, *rest = FIVE[f]
+    v = jnp.cos(first)
+
+    def of_first(x: Any) -> Any:
+        return f(x, *rest)
+
+    forms = {
+        "value": (of_first, 1),
+        "grad": (fad.grad(of_first), 2),
+        "vmap of grad": (fad.vmap(fad.grad(of_first)), 2),
+        "hvp": (lambda x: fad.hvp(of_first, (x,), (v,))[1], 2),
+    }
+    for name, (form, count) in forms.items():
+        x = jnp.stack([first, first * 0.9]) if "vmap" in name else first
+        closed = jax.make_jaxpr(fad.to_jax(form))(x)
+        assert str(closed).count("scan[") == count, name
+        assert len(closed.jaxpr.eqns) < 250, name
+        if name == "grad":
+            np.testing.assert_allclose(fad.jit(form)(x), form(x), rtol=2e-3, atol=1e-5)
+
+
+def test_what_is_stored_is_chosen() -> None:
+    """The gradient with respect to the conductivity reads differences, which the state gives again."""
+    closed = fad.make_jaxpr(fad.grad(heat, argnums=(0, 1)))(*FIVE[heat])
+    scan = next(e for e in closed.jaxpr.eqns if e.primitive.name == "scan")
+    stacked = [v.aval.shape for v in scan.outvars if v.aval.shape[:1] == (scan.params["length"],)]
+    assert stacked == [(scan.params["length"], 8, 8)]
+
+
+def test_loops_in_loops() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(20):
+            y = x
+            for _ in range(30):
+                y = y - 0.1 * fnp.sin(y) * x + 0.01
+            x = 0.5 * y + x
+        return x
+
+    loops = loops_of(f, 1.0)
+    assert loops[0].repeats in (19, 20) and loops[1].repeats in (28, 29, 30), loops
+    assert abs(fad.jit(f)(1.0) - f(1.0)) < 1e-4
+
+
+def test_programs_without_repeats_stay_as_they_are() -> None:
+    def f(x: Any) -> Any:
+        for k in range(60):
+            for j in range(k % 7 + (k * k) % 5):
+                x = (fnp.sin, fnp.cos, fnp.tanh)[(k * j + k // 3) % 3](x) * (j + 1.5)
+            x = x.reshape(k % 3 + 1, -1).ravel()
+        return x
+
+    x = jnp.ones(6)
+    closed = fad.jit(f, roll=False).trace(x).jaxpr
+    assert len(closed.jaxpr.eqns) > 100 and rolled(closed) == (closed, [])
+    assert str(fad.jit(f).trace(x).jaxpr) == str(closed)
+
+
+def test_effects_stay_in_order() -> None:
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        for _ in range(40):
+            x = x * 0.5 + fnp.sin(x) - 0.1
+            jax.debug.callback(lambda x: seen.append(float(x)), x.array, ordered=True)
+        return x
+
+    jax.jit(fad.to_jax(f))(1.0).block_until_ready()
+    jax.effects_barrier()
+    rolled_seen, seen[:] = seen.copy(), []
+    with jax.disable_jit():
+        f(fad.tensor(1.0))
+    jax.effects_barrier()
+    np.testing.assert_allclose(rolled_seen, seen, rtol=1e-5)
+
+
+def test_rules_of_functions_are_those_of_each_repeat() -> None:
+    """Calls that compute the same, with other rules, do not repeat."""
+
+    def scaled(k: int) -> Any:
+        @jax.custom_jvp
+        def same(x: Any) -> Any:
+            return x * 1.0
+
+        same.defjvp(lambda p, t: (same(*p), k * t[0]))
+        return fad.from_jax(same)
+
+    functions = [scaled(k % 3 + 1) for k in range(60)]
+
+    def f(x: Any) -> Any:
+        for g in functions:
+            x = x - 0.05 * fnp.sin(g(x))
+        return x
+
+    assert abs(fad.grad(fad.jit(f))(0.1) / fad.grad(f)(0.1) - 1) < 1e-4
+    assert not loops_of(f, 0.1)
+
+
+def test_jit_rolls_or_not() -> None:
+    f = fad.jit(lengths)
+    x = FIVE[lengths][0]
+    f(x)
+    assert f.explain(x).endswith("\n  50 × 6 operations, rolled")
+    assert "scan" not in str(fad.jit(lengths, roll=False).trace(x).jaxpr)
+    with pytest.raises(TypeError, match="roll must be True or False"):
+        fad.jit(lengths, roll=1)  # type: ignore[call-overload]
+
+
+def test_a_long_program_without_repeats_warns() -> None:
+    def f(x: Any) -> Any:
+        for k in np.random.default_rng(0).integers(0, 3, 4000):
+            x = (fnp.sin, fnp.cos, fnp.tanh)[k](x) * 0.5
+        return x
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fad.jit(f).trace(1.0)
+    (found,) = [w for w in caught if "operations" in str(w.message)]
+    line = f.__code__.co_firstlineno + 2
+    assert f"line {line}, in f" in str(found.message) and "fad.lax.scan" in str(found.message)
+    assert found.filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fad.jit(f, roll=False).trace(1.0)
