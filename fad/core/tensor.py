@@ -28,19 +28,39 @@ class Storage:
 
     ``version`` counts in-place changes. Some aliases share the value but not the history
     (`x.detach()`): ``peers`` are weak references to these, and once there are some, ``data`` is the
-    current value without history. A write holds ``lock``. ``place``: where the elements are, in the argument
+    current value without history. A write holds ``lock``. ``owned``: the version whose array was made by compiled
+    code and never given away, see NOTE [donated buffers]; -1 if there is none. ``place``: where the elements are, in the argument
     of a transformed function, see `fad.views.addresses`; None if they are next to each other.
     """
 
-    __slots__ = ("__weakref__", "data", "lock", "peers", "place", "version")
+    __slots__ = ("__weakref__", "data", "lock", "owned", "peers", "place", "version")
 
     def __init__(self, version: int = 0) -> None:
         self.version = version
+        self.owned = -1
         self.data: Any = None
         self.peers: list[weakref.ref[Tensor]] = []
         self.place: Any = None
         self.lock = threading.RLock()
 
+
+class _Bodies:
+    """The bodies of `jit` that are being traced: ``traced`` is how many, in all threads.
+
+    If it is 0, nothing need be read of the state of the thread, which is slower. ``inside(t)``: what stands for
+    ``t`` in the body that this thread traces, ``t`` itself where nothing does; see `fad.core.level.inside`.
+    """
+
+    __slots__ = ("inside", "lock", "traced")
+
+    inside: Callable[[Tensor], Tensor]
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.traced = 0
+
+
+bodies = _Bodies()
 
 # The Storage of all Tensors that have neither been written to nor viewed.
 UNSHARED = Storage()
@@ -169,6 +189,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def value(self) -> Any:
         """The value one level down."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -177,6 +199,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def level(self) -> Level:
         """The level that it belongs to."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -185,6 +209,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def aux(self) -> Any:
         """What the level keeps beside the value."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -193,6 +219,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def requires_grad(self) -> bool:
         """Whether operations on it are recorded."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -206,6 +234,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def node(self) -> GraphNode | None:
         """The node that it is an output of, None for a leaf."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync_history(self)
@@ -216,6 +246,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def output_nr(self) -> int:
         """Which output of `node` it is."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -224,6 +256,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def aval(self) -> Any:
         """JAX's abstract value: shape, dtype and weak type, as seen at this level."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -261,15 +295,26 @@ def _public(cls: type) -> list[str]:
 
 def version_of(t: Tensor) -> int:
     """How often the value was changed in place."""
+    if bodies.traced:
+        t = bodies.inside(t)
     return 0 if t.meta is None else t.meta.storage.version
 
 
 def has_history(t: Tensor) -> bool:
     """Whether ``t`` has a node, or will have one once its trace has run: whether it is no leaf."""
+    if bodies.traced:
+        t = bodies.inside(t)
     meta = t.meta
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)
     return t._requires_grad and (t._lazy is not None or t._node is not None)
+
+
+def given_away(t: Tensor) -> None:
+    """Note that somebody is given the array of ``t``, which from now on is not that of ``t`` alone."""
+    meta = t.meta
+    if meta is not None and meta.storage is not UNSHARED:
+        meta.storage.owned = -1
 
 
 def is_operand(x: object) -> bool:
@@ -376,6 +421,8 @@ _meta_lock = threading.RLock()
 
 def meta_of(t: Tensor) -> Meta:
     """The Meta of ``t``, made if it has none yet; one for all threads and finalizers."""
+    if bodies.traced:
+        t = bodies.inside(t)
     meta = t.meta
     if meta is None:
         fresh = Meta()
@@ -386,6 +433,8 @@ def meta_of(t: Tensor) -> Meta:
 
 def storage_of(t: Tensor) -> Storage:
     """The Storage of ``t``, made if it has none of its own yet; one for all threads and finalizers."""
+    if bodies.traced:
+        t = bodies.inside(t)
     meta = t.meta or meta_of(t)
     if meta.storage is UNSHARED:
         fresh = Storage(INFERENCE if meta.inference else 0)

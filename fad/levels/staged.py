@@ -84,7 +84,8 @@ class StagedLevel(RecordingLevel):
     ``stand_ins`` are in the body what ``captures`` are outside. ``has_drawn``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
-    ``lifted`` are inputs of the staged call too, with their tracers in ``given``.
+    ``lifted`` are inputs of the staged call too, with their tracers in ``given``; so are Tensors from outside
+    that have a twin in the body. ``twins``: the `fad.views.twins.Twins` of a body of `jit`; else None.
     """
 
     __slots__ = (
@@ -98,10 +99,11 @@ class StagedLevel(RecordingLevel):
         "outer",
         "records",
         "stand_ins",
+        "twins",
     )
 
     kind = "staged"
-    runs_again = "jit, scan, cond or another staged function"
+    runs_again = "scan, cond or another staged function"
     traces = True
 
     def __init__(self, operands: Sequence[Operand], outer: Any) -> None:
@@ -116,6 +118,7 @@ class StagedLevel(RecordingLevel):
         self.numbers: list[Operand] = []
         self.lifted: frozenset[int] = frozenset()
         self.given: list[tuple[Any, Any]] = []
+        self.twins: Any = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -151,6 +154,15 @@ class StagedLevel(RecordingLevel):
             f"{what and f'{what} of '}a Tensor ({describe(t)}) inside the body of a staged function "
             f"(jit, scan, cond, ...), which has no value yet: {instead_of_a_number(what)}"
         )
+
+    def inside(self, t: Tensor) -> Tensor:
+        return t if self.twins is None else self.twins.inside(t)  # type: ignore[no-any-return]
+
+    def outside(self, t: Tensor) -> Tensor:
+        return t if self.twins is None else self.twins.outside(t)  # type: ignore[no-any-return]
+
+    def read(self, t: Tensor) -> Any:
+        return t if self.twins is None else self.twins.read(t)
 
     def note_draw(self) -> None:
         self.has_drawn = True

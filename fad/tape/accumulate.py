@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from fad.core.level import bind
+from fad.core.level import bind, outside
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, meta_of, new_tensor
 from fad.core.types import MaybeValue, Value
@@ -85,7 +85,7 @@ def accumulate(node: AccumulateGrad, gradient: MaybeValue, create_graph: bool = 
     if meta is not None and meta.post_hooks:
         for hook in list(meta.post_hooks.values()):
             if host is None:
-                _call_after(hook, variable)
+                _call_after(hook, outside(variable))
             else:
                 on_copy = functools.partial(_call_on_copy, hook)
                 call_observer(on_copy, [variable, meta.grad], hook)
