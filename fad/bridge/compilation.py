@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
+from fad.bridge.left_behind import check_left, numbers_around
 from fad.bridge.outer_values import (
     Lanes,
     captured,
@@ -346,6 +347,8 @@ class Compiled:
             outs = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]
             if step.effects:
+                if state.levels:
+                    outs = step.same_in_lanes(entry.primitive, values, outs)
                 outs = step.own(outs)
                 step.apply(targets, outs, leaves)
             elif not step.tracked:
@@ -397,7 +400,10 @@ class Compiled:
         run.name = self._name  # type: ignore[attr-defined]
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
+        statics = [x for x in rest.statics() if hasattr(x, "__dict__")]
+        numbers = numbers_around(f, statics)
         primitive, values, _ = stage(run, leaves, bodies=[f], kept=True)
+        check_left(f, statics, found["level"], numbers)
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
         step = Step(found["trace"])

@@ -1,4 +1,4 @@
-"""Settled calls of functions with state: JAX's table finds the program, one function in C puts in what is new.
+"""Settled calls of functions with state: JAX's table finds the program, C code puts in what is new.
 
 A `QuickStep` is for the calls of one `fad.bridge.steps.Step` with nothing around them: no level, no mode, no
 tracked argument but leaves, and results without a history. It checks the Tensors outside, takes their arrays,
@@ -13,15 +13,16 @@ NOTE [donated buffers]
 
 The array that a Tensor has before it is written to is given to XLA for the new one, so that a step needs no
 second copy of parameters and optimizer state. That must not happen to an array which somebody has. So it is
-donated only if the last call of a step has put it there (`Storage.owned` is the version of that write), nobody was
-given it since by ``w.array`` or as a leaf of a pytree, and nothing in Python refers to it but the Tensor, by the
-count of its references. Otherwise a copy is donated. (NumPy arrays and DLPack capsules on its memory hold the
-buffer, which XLA then copies itself.) The first run of a program also gets copies: JAX runs it from Python code,
-where an interrupt may come after the program has begun.
+donated only if the last call of a step has put it there (`Storage.owned` is the version of that write),
+nobody was given it since by ``w.array`` or as a leaf of a pytree, and nothing in Python refers to it but the
+Tensor, by the count of its references. Otherwise a copy is donated. (NumPy arrays and DLPack capsules on its
+memory hold the buffer, which XLA then copies itself.) The first run of a program also gets copies: JAX runs
+it from Python code, where an interrupt may come after the program has begun.
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 import operator
 import sys
@@ -36,7 +37,7 @@ from fad.core.avals import aval_of
 from fad.core.collector import make_jit
 from fad.core.jaxapi import array_type
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of
+from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, taken
 from fad.core.types import Array
 from fad.tape.recorder import ROOT
 from fad.views.make_view import leave_peers
@@ -215,8 +216,6 @@ class QuickStep:
     def _run(self, operands: list[Any], targets: list[Any], leaves: Sequence[Any]) -> Any:
         step = self.step
         writes, made = self._writes, self._made
-        if self._donated:
-            self._own(operands, targets)
         results = _Results()
         objects: list[Any] = [results] * step.count
         names = list(self._names)
@@ -256,23 +255,35 @@ class QuickStep:
             extras.append(grad.find(leaves) if isinstance(grad, Found) else grad)
         outs = itertools.starmap(self._table, (operands,))
         values = itertools.chain(itertools.chain.from_iterable(map(self._pick, outs)), extras)
+        objects += later
+        names += later_names
+        donors = [targets[place] for place in self._donors]
         try:
-            set_all([*objects, *later], [*names, *later_names], values)
-        except _NotThis:
+            if donors:
+                self._take(donors, operands)
+            set_all(objects, names, values)
+        except BaseException as error:
+            for t in donors:
+                t._value  # noqa: B018  # it is put back, see `Tensor.__getattr__`
             self._table._clear_cache()
-            return MISS
-        except BaseException:
-            self._table._clear_cache()
+            if isinstance(error, _NotThis):
+                return MISS
             raise
+        taken.arrays.clear()
         self._warm = True
         return self._results(results, fresh, leaves)
 
-    def _own(self, operands: list[Any], targets: Sequence[Any]) -> None:
-        """Put copies in the place of donated arrays that are not the Tensors' alone."""
-        counts = list(map(sys.getrefcount, map(operands.__getitem__, self._donated)))
-        for k, count, place in zip(self._donated, counts, self._donors):
-            meta = targets[place].meta
-            storage = _UNSHARED if meta is None else meta.storage
+    def _take(self, donors: Sequence[Tensor], operands: list[Any]) -> None:
+        """Take donated arrays out of their Tensors, so that who reads one waits, and copy those that are not
+        the Tensors' alone.
+        """
+        arrays = taken.arrays
+        arrays.clear()
+        arrays.update(zip(map(id, donors), map(operands.__getitem__, self._donated)))
+        collections.deque(map(delattr, donors, itertools.repeat("_value")), 0)
+        counts = map(sys.getrefcount, map(operands.__getitem__, self._donated))
+        for k, count, t in zip(self._donated, list(counts), donors):
+            storage = t.meta.storage  # type: ignore[union-attr]
             mine = storage.owned == storage.version and storage.data is None
             if count > _ALONE or not mine or not self._warm:
                 operands[k] = operands[k].copy()
@@ -326,10 +337,11 @@ def _has_link(t: Tensor | None) -> bool:
 
 
 def _count_alone() -> int:
-    """The references to an array that only a Tensor has, as `QuickStep._own` counts them."""
-    t = new_tensor(jax.numpy.zeros(2), ROOT)
-    operands = [t._value]
-    return list(map(sys.getrefcount, map(operands.__getitem__, [0])))[0]
+    """The references to an array that only a Tensor has, as `QuickStep._take` counts them."""
+    operands = [jax.numpy.zeros(2)]
+    arrays = dict(zip([0], operands))  # as in `_take`, one reference beside the list's
+    assert arrays
+    return next(map(sys.getrefcount, map(operands.__getitem__, [0])))
 
 
 _ALONE = _count_alone()

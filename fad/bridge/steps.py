@@ -8,9 +8,10 @@ NOTE [steps]
     assert w.version == 3
 
 A trace finds the Tensors outside that the function uses, and what it changes, see NOTE [twins] in
-`fad.views.twins`. A `Step` keeps both, without anything of the trace. At a call it finds the Tensors again, the
-``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that the program depends on
-(`fad.views.twins.Facts`, shapes, which are one and the same); if not, the function is traced again.
+`fad.views.twins`. A `Step` keeps both, without anything of the trace. At a call it finds the Tensors again,
+the ``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that the program
+depends on (`fad.views.twins.Facts`, shapes, which are one and the same); if not, the function is traced
+again.
 
 What is new is put into the Tensors by one call of a function in C, which runs the program too: no signal
 handler can come in between, so an interrupt finds all of it done, or nothing. A lock makes calls that change
@@ -21,20 +22,23 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import threading
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from fad.core.jaxapi import array_type
-from fad.core.level import inside, modes, state
+from fad.core.avals import aval_of, struct_of
+from fad.core.jaxapi import array_type, inputs_of
+from fad.core.level import inside, layers, modes, state
+from fad.core.primitive import Primitive
 from fad.core.tensor import (
     Tensor,
     has_history,
     meta_of,
     new_tensor,
     storage_of,
+    taken,
 )
 from fad.core.types import Operand
 from fad.errors import GradientError, LevelError, describe
@@ -47,7 +51,7 @@ from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
 from fad.views.twins import UNTRACKED, Change, Root, Twins, facts_of
 
-lock = threading.RLock()
+lock = taken.lock
 
 
 class Found:
@@ -56,11 +60,11 @@ class Found:
     __slots__ = ("aval", "facts", "met", "number", "owns", "source", "tensor")
 
     def __init__(self, root: Root, source: int | Found | None) -> None:
-        self.tensor: Tensor | None = root.tensor if source is None or root.met else None
+        self.met = root.met and isinstance(source, int)
+        self.tensor: Tensor | None = root.tensor if source is None or self.met else None
         self.source = source
         self.facts = root.facts
         self.aval = root.twin.aval
-        self.met = root.met
         self.owns = root.owns_value
         self.number = None if root.number is None else np.array(root.number)
 
@@ -137,8 +141,9 @@ PLAIN, TRACKED, FREED = (
 class Trace:
     """What the trace of a body notes for its `Step`.
 
-    ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`, `TRACKED`,
-    `FREED`, or a Tensor from outside. ``outputs``: for each change, the number of the output that is new.
+    ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`,
+    `TRACKED`, `FREED`, or a Tensor from outside. ``outputs``: for each change, the number of the output that
+    is new.
     """
 
     def __init__(
@@ -152,9 +157,8 @@ class Trace:
             if not isinstance(x, Tensor) or not (x._level is ROOT or x._level is around):
                 continue
             # Hooks for saved values around the call are given what its node saves, and nothing of the body.
-            if not (state.saved_hooks and x._requires_grad):
-                if self.twins.adopt(x, handle, k):
-                    self.adopted.add(k)
+            if not (state.saved_hooks and x._requires_grad) and self.twins.adopt(x, handle, k):
+                self.adopted.add(k)
         self.unknown = bool(state.saved_hooks)
         self.kinds: list[Any] = []
         self.changes: list[Change] = []
@@ -229,6 +233,7 @@ class Step:
         self.count = sum([isinstance(kind, str) for kind in self.kinds])
         self.outputs = 1 + max([self.count - 1, *[e.output for e in self.effects]])
         self.unknown = trace.unknown
+        self.reached = None if twins.reached is None else found(twins.reached)
         self.tracked = (
             self.unknown or TRACKED in self.kinds or any([e.tracked for e in self.effects])
         )
@@ -277,11 +282,22 @@ class Step:
     def operands(self, fixed: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
         """What the program is called with."""
         values = [x.find(leaves) if isinstance(x, Found) else x for x in (*fixed, *leaves)]
+        if self.reached is not None and state.levels:
+            self._check_reached(values, leaves)
         if not self.tracked:
             return list(map(without_history, values))
         written = {id(e.found.find(leaves)) for e in self.effects if e.what == "value"}
         saved = [id(x) in written and isinstance(x, Tensor) for x in values]  # as they are before
         return [snapshot(x) if s else x for x, s in zip(values, saved, strict=True)]
+
+    def _check_reached(self, values: Sequence[Any], leaves: Sequence[Any]) -> None:
+        """Refuse to add to the ``.grad`` of a leaf outside of a transform around, as eager code does."""
+        assert self.reached is not None
+        leaf = self.reached.find(leaves)
+        around = [x.level for v in values for x in layers(v)]
+        for level in around:
+            if not level.on_tape and not level.traces and level.id > leaf.born:
+                raise GradientError(leaf_outside(0, leaf, level))
 
     def targets(self, leaves: Sequence[Any]) -> list[Any]:
         """What the effects are on, checked."""
@@ -294,10 +310,27 @@ class Step:
                 for k, x in enumerate(leaves):
                     if k != effect.found.source and shares(x, t):
                         raise LevelError(
-                            f"jit: the function writes to a Tensor ({describe(t)}) that shares its storage with "
+                            f"jit: the function writes to a Tensor ({describe(t)}) that shares its "
+                            f"storage with "
                             f"leaf {k} of the arguments; inside of the function they are separate, and one "
                             "would keep its old value. Pass one of them, or x.clone()."
                         )
+        return found
+
+    def same_in_lanes(
+        self, primitive: Primitive, operands: Sequence[Any], outs: Sequence[Any]
+    ) -> list[Any]:
+        """The outputs; what is new outside and computed of nothing that a vmap maps is one value."""
+        found = list(outs)
+        written = sorted({e.output for e in self.effects if e.output >= 0})
+        batched = [k for k in written if any([x.level.maps for x in layers(found[k])])]
+        if not batched:
+            return found
+        mapped = [any([x.level.maps for x in layers(x)]) for x in operands]
+        closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(x)) for x in operands])
+        for k in batched:
+            if not any([a and b for a, b in zip(inputs_of(closed, k), mapped, strict=True)]):
+                found[k] = _one_lane(found[k])
         return found
 
     def apply(self, targets: Sequence[Any], outs: Sequence[Any], leaves: Sequence[Any]) -> None:
@@ -314,8 +347,6 @@ class Step:
             )
             if level is ROOT or level is state.body:
                 continue
-            if effect.what == "grad" or isinstance(effect.found.source, Found):
-                raise GradientError(leaf_outside(0, t, level))
             check_captured(t, new)
         if plain:
             writer = Writer()
@@ -330,7 +361,7 @@ class Step:
 
     def _new(self, effect: Effect, outs: Sequence[Any], leaves: Sequence[Any]) -> Any:
         if effect.output >= 0:
-            new = outs[effect.output]
+            new = _below(outs[effect.output])
             return new if effect.tracked or effect.what == "grad" else without_history(new)
         return effect.new.find(leaves) if isinstance(effect.new, Found) else effect.new
 
@@ -361,6 +392,27 @@ def has_numbers(t: Tensor, numbers: np.ndarray) -> bool:
     """Whether these are the values of ``t``, bit for bit."""
     value = t.value
     return type(value) is array_type and np.asarray(value).tobytes() == numbers.tobytes()
+
+
+def _one_lane(x: Any) -> Any:
+    """The value that a Tensor has in every lane of the vmaps around."""
+    while isinstance(x, Tensor) and x.level.maps:
+        level: Any = x.level
+        dim = level.batch_dim(x)
+        x = as_tensor(x.value) if dim is None else as_tensor(level.unwrap(x, 0))[0]
+    return x
+
+
+def _below(x: Any) -> Any:
+    """``x`` without the levels around the call that have nothing of their own for it."""
+    while isinstance(x, Tensor) and x.level is not ROOT and x.level is not state.body:
+        level = x.level
+        if x.requires_grad or level.tangent(x) is not None or level.batch_dim(x) is not None:
+            break
+        if level.traces or not isinstance(x.value, (Tensor, array_type)):
+            break
+        x = as_tensor(x.value)
+    return x
 
 
 def freed(x: Any) -> Tensor:

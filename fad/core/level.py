@@ -232,6 +232,9 @@ class Level(Observable):
         """What Python reads numbers of in place of ``t``, a Tensor of this level."""
         return t
 
+    def note_gradient(self, t: Tensor) -> None:
+        """A backward pass adds to the ``.grad`` of ``t``, a Tensor of this level."""
+
     def note_draw(self) -> None:
         """Random numbers are drawn while this level runs."""
 

@@ -26,11 +26,11 @@ else:
 class Storage:
     """What all aliases of a value share.
 
-    ``version`` counts in-place changes. Some aliases share the value but not the history
-    (`x.detach()`): ``peers`` are weak references to these, and once there are some, ``data`` is the
-    current value without history. A write holds ``lock``. ``owned``: the version whose array was made by compiled
-    code and never given away, see NOTE [donated buffers]; -1 if there is none. ``place``: where the elements are, in the argument
-    of a transformed function, see `fad.views.addresses`; None if they are next to each other.
+    ``version`` counts in-place changes. Some aliases share the value but not the history (`x.detach()`):
+    ``peers`` are weak references to these, and once there are some, ``data`` is the current value without
+    history. A write holds ``lock``. ``owned``: the version whose array was made by compiled code and never
+    given away, see NOTE [donated buffers]; -1 if there is none. ``place``: where the elements are, in the
+    argument of a transformed function, see `fad.views.addresses`; None if they are next to each other.
     """
 
     __slots__ = ("__weakref__", "data", "lock", "owned", "peers", "place", "version")
@@ -47,8 +47,9 @@ class Storage:
 class _Bodies:
     """The bodies of `jit` that are being traced: ``traced`` is how many, in all threads.
 
-    If it is 0, nothing need be read of the state of the thread, which is slower. ``inside(t)``: what stands for
-    ``t`` in the body that this thread traces, ``t`` itself where nothing does; see `fad.core.level.inside`.
+    If it is 0, nothing need be read of the state of the thread, which is slower. ``inside(t)``: what stands
+    for ``t`` in the body that this thread traces, ``t`` itself where nothing does; see
+    `fad.core.level.inside`.
     """
 
     __slots__ = ("inside", "lock", "traced")
@@ -177,6 +178,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             lazy = self._lazy if name in ("_value", "_aux", "_node") else None
             if lazy is not None:
                 return lazy.trace.get(self, name)
+            if name == "_value" and taken.arrays:
+                return taken.wait(self)
             try:
                 return object.__getattribute__(self, name)
             except AttributeError:
@@ -334,6 +337,27 @@ def bottom(x: object) -> Any:
     return x
 
 
+class _Taken:
+    """Arrays that a compiled call has taken out of Tensors, to be overwritten; see NOTE [donated buffers].
+
+    ``arrays``: by the ids of the Tensors, whose slot ``_value`` is unset meanwhile. The call holds ``lock``.
+    """
+
+    __slots__ = ("arrays", "lock")
+
+    def __init__(self) -> None:
+        self.arrays: dict[int, Any] = {}
+        self.lock = threading.RLock()
+
+    def wait(self, t: Tensor) -> Any:
+        """The value of ``t`` after the call; what was there before it, if that was interrupted."""
+        with self.lock:
+            if not has_value(t) and id(t) in self.arrays:
+                t._value = self.arrays[id(t)]
+            return _value_slot.__get__(t)
+
+
+taken = _Taken()
 _new = object.__new__
 latest_level = -1  # the id of the newest level, for `Tensor.born`
 

@@ -164,6 +164,10 @@ class StagedLevel(RecordingLevel):
     def read(self, t: Tensor) -> Any:
         return t if self.twins is None else self.twins.read(t)
 
+    def note_gradient(self, t: Tensor) -> None:
+        if self.twins is not None:
+            self.twins.note_gradient(t)
+
     def note_draw(self) -> None:
         self.has_drawn = True
 

@@ -38,6 +38,7 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
     starts ``.grad`` with the detached gradient, which has no tangent.
     """
     meta, level = meta_of(t), t.level
+    level.note_gradient(t)
     with _adding:
         old = meta.grad
         if create_graph:

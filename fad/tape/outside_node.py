@@ -34,5 +34,5 @@ class OutsideNode(RecordedNode):
 
 
 def is_of_outer_graph(t: object) -> bool:
-    """Whether ``t`` is a Tensor from outside of the body of `jit` that is being traced, with a history there."""
+    """Whether ``t`` is from outside of the body of `jit` that is being traced, with a history there."""
     return bool(bodies.traced) and isinstance(t, Tensor) and type(t.node) is OutsideNode

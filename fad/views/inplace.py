@@ -220,6 +220,7 @@ def _base_of(link: Link) -> Tensor:
 
 def check_writable(t: Tensor, who: str, elements: bool = True) -> None:
     """Raise where ``t`` must not be changed; ``elements``: these are written, not its shape alone."""
+    t = original(t)
     _check(t, _link(t), (), who, elements)
 
 
@@ -254,7 +255,8 @@ def _check(
         if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
-                f"{level.runs_again}, which runs more than once: pass it as an argument (of a loop: carry it), or "
+                f"{level.runs_again}, which runs more than once: pass it as an argument (of a loop: "
+                f"carry it), or "
                 "return the new value and write it outside"
             )
 

@@ -14,12 +14,12 @@ NOTE [twins]
     step(3.0)
     assert w.tolist() == [-2.0, -1.0] and w.grad is None
 
-A body is traced once, and what it does to Tensors from outside has to happen at each call. So while it is traced
-it does nothing to them. The first use of such a Tensor makes its *twin*: a Tensor of the body's level around a
-tracer, with the history (a leaf is a leaf), the ``.grad`` and the hooks of the other; the twin of a view is the
-same view of the twin of its base, and what shares a storage outside shares one inside. Whatever the body does
-with the Tensor, it does with the twin (`fad.core.level.inside` is asked where a Tensor comes in: in `bind`, in
-its attributes, before a write), and other threads see the Tensor as it is.
+A body is traced once, and what it does to Tensors from outside has to happen at each call. So while it is
+traced it does nothing to them. The first use of such a Tensor makes its *twin*: a Tensor of the body's level
+around a tracer, with the history (a leaf is a leaf), the ``.grad`` and the hooks of the other; the twin of a
+view is the same view of the twin of its base, and what shares a storage outside shares one inside. Whatever
+the body does with the Tensor, it does with the twin (`fad.core.level.inside` is asked where a Tensor comes
+in: in `bind`, in its attributes, before a write), and other threads see the Tensor as it is.
 
 After the trace, what has become of the twins is what the body does: which are written to, and what their
 ``.grad`` is. The new values are outputs of the program, `fad.bridge.steps` puts them into the Tensors.
@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fad.core.jaxapi import array_type, stand_in
-from fad.core.level import inside, modes, state
+from fad.core.level import inside, modes, outlived, state
 from fad.core.tensor import (
     Tensor,
     bodies,
@@ -44,8 +44,8 @@ from fad.core.tensor import (
 )
 from fad.errors import LevelError, describe
 from fad.tape.outside_node import OutsideNode
-from fad.tape.recorder import ROOT
-from fad.views.aliases import Link, link_of
+from fad.tape.recorder import ROOT, as_tensor
+from fad.views.aliases import Link, link_of, set_state
 from fad.views.chains import replay
 from fad.views.make_view import attach_peer, leave_peers, make_peer
 from fad.views.stop_gradient import stopped
@@ -84,11 +84,11 @@ def facts_of(x: object) -> Facts:
 class Root:
     """A Tensor outside that a body uses, whose value or ``.grad`` is state of its own.
 
-    ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number of
-    a leaf of the arguments; or the `Root` whose ``.grad`` it is. ``facts``, ``grad``: as they were before the
-    body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage. ``met``: the body came to
-    it by another way than by the argument. ``number``: the array, where Python code of the body has read numbers
-    of it, so that the program depends on them.
+    ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
+    of a leaf of the arguments; or the `Root` whose ``.grad`` it is. ``facts``, ``grad``: as they were before
+    the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage. ``met``: the body
+    came to it by another way than by the argument. ``number``: the array, where Python code of the body has
+    read numbers of it, so that the program depends on them.
     """
 
     tensor: Tensor
@@ -114,8 +114,8 @@ class Root:
 class Change(NamedTuple):
     """What a body does to a `Root`: to its ``"value"``, its ``"grad"``, or whether it ``"requires_grad"``.
 
-    ``new``: the value, a Tensor of the body; the Tensor outside that is the ``.grad`` (or the Root that it is),
-    or the bool; None for no ``.grad``. ``writes``: how often it was written to.
+    ``new``: the value, a Tensor of the body; the Tensor outside that is the ``.grad`` (or the Root that it
+    is), or the bool; None for no ``.grad``. ``writes``: how often it was written to.
     """
 
     root: Root
@@ -125,12 +125,13 @@ class Change(NamedTuple):
 
 
 class Twins:
-    """The twins in the body of ``level``; ``around``: the level of the body of `jit` that it is in, or None."""
+    """The twins in the body of ``level``; ``around``: the level of the body of `jit` around it, or None."""
 
     def __init__(self, level: Any, around: Any) -> None:
         self.level = level
         self.around = around
         self.roots: list[Root] = []
+        self.reached: Root | None = None  # one to whose ``.grad`` a backward pass has added
         self._inside: dict[
             int, tuple[Tensor, Tensor, Root | None]
         ] = {}  # by the id of the one outside
@@ -150,10 +151,22 @@ class Twins:
             if root is not None:
                 root.met = True
             return known[1]
-        if t._level is not ROOT or t.born >= self.level.id or type(t) is not Tensor:
+        if t.born >= self.level.id or type(t) is not Tensor:
+            return t
+        if not t._level.alive:
+            self._settle(t)
+        if t._level is not ROOT:
             return t
         with modes(body=self.around, watermark=-1, base_watermark=-1):
             return self._make(t)
+
+    def _settle(self, t: Tensor) -> None:
+        """Bring a Tensor whose level has finished to the level that it has outlived this for."""
+        with modes(body=self.around):
+            value = outlived(t)
+            if isinstance(value, Tensor) and value.level is not ROOT:
+                return
+            set_state(t, as_tensor(value))
 
     def outside(self, t: Tensor) -> Tensor:
         """The Tensor for which ``t`` stands."""
@@ -264,7 +277,7 @@ class Twins:
             self._note(whole, data, root)
         with modes(body=self.level):
             value = replay(data, link.chain) if link.chain else data
-            twin = new_tensor(value._value, self.level)
+            twin = new_tensor(value.value, self.level)
             attach_peer(twin, data, link.chain)
         twin.meta.link.detached = link.detached  # type: ignore[union-attr]
         twin.born = self.level.id
@@ -283,6 +296,10 @@ class Twins:
             return t
         root.number = value
         return value
+
+    def note_gradient(self, t: Tensor) -> None:
+        """A backward pass adds to the ``.grad`` of ``t``."""
+        self.reached = next((root for root in self.roots if root.twin is t), self.reached)
 
     # After the body has run
 
@@ -314,8 +331,10 @@ class Twins:
                 found.append(Change(root, "requires_grad", twin._requires_grad))
             if root.source is None and facts_of(twin).hooks != facts.hooks:
                 raise LevelError(
-                    f"jit: a hook that the function registers on a Tensor from outside ({describe(root.tensor)}) "
-                    "is there when it ends, and each call would register one more: take it away in the function "
+                    f"jit: a hook that the function registers on a Tensor from outside "
+                    f"({describe(root.tensor)}) "
+                    "is there when it ends, and each call would register one more: take it away in "
+                    "the function "
                     "(handle.remove()), or register it once, outside"
                 )
         return found

@@ -28,7 +28,8 @@ ROOMS = {
         equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
         residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly packing saved recorded_node
-        outside_node saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
+        outside_node saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine
+        endpoints""",
     "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
@@ -48,9 +49,10 @@ ROOMS = {
         function""",
     "transforms": "backward *",
     "methods": "names in_place functions * install",
-    "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
-        hooks_in_compiled_code steps quick_steps compilation tracing flat_operations torch_memory torch_checks torch_in_fad
-        fad_in_torch""",
+    "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind "
+    "program_keys shardings
+        hooks_in_compiled_code steps quick_steps compilation tracing flat_operations torch_memory torch_checks
+        torch_in_fad fad_in_torch""",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",

@@ -1,0 +1,152 @@
+"""What the trace of a function has left in lists, dicts, attributes and variables outside of it.
+
+Python code of a compiled function runs when it is traced, and not at each call. What it changes is looked at
+after the trace, as far as the function leads there: from what it closes over, the globals that its code
+names, the object that it is a method of, and objects among its arguments, down to the items and attributes of
+these.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+from fad.core.tensor import Tensor
+from fad.errors import LevelError, describe
+from fad.errors.tracebacks import warn_at_users_line
+
+_MOST, _DEEP = 2_000, 5
+_NUMBERS = (bool, int, float, complex)
+_LIBRARIES = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
+_Numbers = dict[str, Any]
+
+
+def numbers_around(f: Callable[..., Any], statics: Sequence[Any]) -> _Numbers:
+    """The numbers that ``f`` leads to, by names for the places where they are."""
+    return {place: x for place, x in _places(f, statics) if type(x) in _NUMBERS}
+
+
+def check_left(f: Callable[..., Any], statics: Sequence[Any], level: Any, before: _Numbers) -> None:
+    """Refuse values of a trace of ``f`` at ``level`` that have stayed outside, and warn of changed numbers.
+
+    Raises:
+        LevelError: a Tensor of the trace is in a list, a dict, an attribute or a variable.
+    """
+    changed = []
+    for place, x in _places(f, statics):
+        if isinstance(x, Tensor):
+            if x._level is level and isinstance(x._value, jax.core.Tracer):
+                raise LevelError(
+                    f"jit: after the trace, {place} is a Tensor of it ({describe(x)}), which has a "
+                    f"value at no "
+                    f"call{_line(f, place)}: Python code of a compiled function runs once, when it "
+                    f"is traced. Return "
+                    "the Tensor from the function, and keep it where it is called; or write into a "
+                    "Tensor that is "
+                    "made outside (t.copy_(x), buffer[i] = x)."
+                )
+        elif type(x) in _NUMBERS and place in before:
+            old = before[place]
+            if type(old) is not type(x) or (old != x and not (old != old and x != x)):
+                changed.append((place, old, x))
+    for place, old, x in changed:
+        warn_at_users_line(
+            f"jit: the function changes {place} from {old!r} to {x!r}{_line(f, place)}, and that "
+            f"happens when it "
+            "is traced, not at each call: the compiled program has the number of the trace. Keep it "
+            "as a Tensor, "
+            "made outside, and write to that (t = fad.tensor(0); t.add_(1)).",
+            UserWarning,
+        )
+
+
+def _places(f: Callable[..., Any], statics: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """The values that ``f`` leads to, each with a name for its place, outermost first."""
+    seen: set[int] = set()
+    todo: list[tuple[str, Any, int]] = [(f"<argument {type(x).__name__}>", x, 0) for x in statics]
+    todo.append(("", f, 0))
+    count = 0
+    while todo and count < _MOST:
+        following: list[tuple[str, Any, int]] = []
+        for place, x, depth in todo:
+            count += 1
+            if place:
+                yield place, x
+            if type(x) in _NUMBERS or x is None or isinstance(x, (str, bytes, Tensor)):
+                continue
+            if depth < _DEEP and id(x) not in seen and count < _MOST:
+                seen.add(id(x))
+                following += [(name, y, depth + 1) for name, y in _parts(place, x)]
+        todo = following
+
+
+def _parts(place: str, x: Any) -> list[tuple[str, Any]]:
+    """What is in ``x``, with names."""
+    kind = type(x)
+    if isinstance(x, types.MethodType):
+        return [("self", x.__self__), ("", x.__func__)]
+    if isinstance(x, types.FunctionType):
+        return _of_function(x)
+    if hasattr(kind, "__wrapped__") or (place == "" and hasattr(x, "__wrapped__")):
+        return [("", x.__wrapped__)]
+    if kind is dict or isinstance(x, dict):
+        return [(f"{place}[{k!r}]", v) for k, v in itertools.islice(list(x.items()), _MOST)]
+    if isinstance(x, (list, tuple)):
+        return [(f"{place}[{k}]", v) for k, v in enumerate(x[:_MOST])]
+    module = str(kind.__module__).partition(".")[0]
+    if isinstance(x, type) or module in _LIBRARIES or module in sys.stdlib_module_names:
+        return []
+    return [(f"{place}.{name}", v) for name, v in list(getattr(x, "__dict__", {}).items())]
+
+
+def _of_function(f: types.FunctionType) -> list[tuple[str, Any]]:
+    """What a function closes over, and the globals that its code names."""
+    found = []
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        try:
+            found.append((name, cell.cell_contents))
+        except ValueError:  # it has none yet
+            continue
+    if str(f.__module__).partition(".")[0] in _LIBRARIES:
+        return found
+    for name in _names(f.__code__):
+        value = f.__globals__.get(name)
+        if value is not None and not isinstance(value, (types.ModuleType, type)):
+            found.append((name, value))
+    return found
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _line(f: Callable[..., Any], place: str) -> str:
+    """Where the code of ``f`` may have put something there, for messages."""
+    while hasattr(f, "__wrapped__"):
+        f = f.__wrapped__
+    code = getattr(getattr(f, "__func__", f), "__code__", None)
+    if code is None:
+        return ""
+    words = re.findall(r"\w+", place)
+    lines = sorted({line for _, _, line in code.co_lines() if line})
+    for own in _inner(code):
+        lines += sorted({line for _, _, line in own.co_lines() if line})
+    written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
+    for word in [w for w in reversed(words) if not w.isdigit()]:
+        for line in lines:
+            text = linecache.getline(code.co_filename, line)
+            if re.search(written.format(re.escape(word)), text):
+                return f" ({code.co_filename}:{line}: {text.strip()})"
+    return f" (a function of {code.co_filename}:{code.co_firstlineno})"
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    return [c for c in code.co_consts if isinstance(c, types.CodeType)]
