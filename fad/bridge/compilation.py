@@ -30,7 +30,7 @@ from fad.bridge.program_keys import differences, in_words, key_of, lanes, made_b
 from fad.bridge.quick_steps import MISS, QuickStep
 from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
-from fad.bridge.steps import Found, Step, Trace, lock, without_history
+from fad.bridge.steps import OuterTensor, StepState, StepTrace, lock, without_history
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache, Table
 from fad.core.collector import make_jit
@@ -73,7 +73,7 @@ class _Entry:
     structure: trees.PyTreeDef
     seen: dict[str, str]
     changed: list[int]
-    step: Step
+    step: StepState
     donating: Callable[..., PyTree] | None = None
 
 
@@ -300,7 +300,7 @@ class Compiled:
             return None
         key = _mode_key(state.__dict__.get)
         fixed = entry.fixed
-        if key < 0 or not all([type(x) is array_type or isinstance(x, Found) for x in fixed]):
+        if key < 0 or not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
             return None
         form = self._taken_apart(args, kwargs)[1]
         quick = QuickStep(self._name, step, primitive, fixed, leaves, form, key)
@@ -328,7 +328,9 @@ class Compiled:
         if entry.donating is not None and state.body is None and all(map(is_bare, leaves)):
             values = [x.value if isinstance(x, Tensor) else x for x in leaves]
             flush()  # a trace may have them for inputs
-            fixed = [x.find(leaves) if isinstance(x, Found) else x for x in values_now(entry.fixed)]
+            fixed = [
+                x.find(leaves) if isinstance(x, OuterTensor) else x for x in values_now(entry.fixed)
+            ]
             fixed = [x.value if isinstance(x, Tensor) else x for x in fixed]
             call, operands = entry.donating, [*fixed, *values]
         else:
@@ -378,7 +380,7 @@ class Compiled:
     ) -> _Entry:
         """The program for these arguments."""
         f = self.__wrapped__
-        found: dict[str, Any] = {}
+        found: dict[str, PyTree] = {}
         places = list(map(place_of, leaves))
         around = state.body
 
@@ -386,7 +388,7 @@ class Compiled:
             handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
             for x, place in zip(handles, places, strict=True):
                 stand_at(x, place)
-            seen = found["trace"] = Trace(found["level"], around, leaves, handles)
+            seen = found["trace"] = StepTrace(found["level"], around, leaves, handles)
             outs, found["structure"] = trees.flatten(f(*args, **kwargs))
             written = [k for k, x in enumerate(handles) if was_written(x)]
             found["changed"] = [k for k in written if k not in seen.adopted]
@@ -406,7 +408,7 @@ class Compiled:
         check_left(f, statics, found["level"], numbers)
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
-        step = Step(found["trace"])
+        step = StepState(found["trace"])
         fixed = [step.by_tensor.get(id(x)) or captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)

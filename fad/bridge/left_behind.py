@@ -14,26 +14,28 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.errors import LevelError, describe
 from fad.errors.tracebacks import warn_at_users_line
 
 _MOST, _DEEP = 2_000, 5
 _NUMBERS = (bool, int, float, complex)
 _LIBRARIES = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
-_Numbers = dict[str, Any]
+_Numbers = dict[str, PyTree]
 
 
-def numbers_around(f: Callable[..., Any], statics: Sequence[Any]) -> _Numbers:
+def numbers_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> _Numbers:
     """The numbers that ``f`` leads to, by names for the places where they are."""
     return {place: x for place, x in _places(f, statics) if type(x) in _NUMBERS}
 
 
-def check_left(f: Callable[..., Any], statics: Sequence[Any], level: Any, before: _Numbers) -> None:
+def check_left(
+    f: Callable[..., PyTree], statics: Sequence[PyTree], level: PyTree, before: _Numbers
+) -> None:
     """Refuse values of a trace of ``f`` at ``level`` that have stayed outside, and warn of changed numbers.
 
     Raises:
@@ -67,14 +69,16 @@ def check_left(f: Callable[..., Any], statics: Sequence[Any], level: Any, before
         )
 
 
-def _places(f: Callable[..., Any], statics: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _places(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[tuple[str, PyTree]]:
     """The values that ``f`` leads to, each with a name for its place, outermost first."""
     seen: set[int] = set()
-    todo: list[tuple[str, Any, int]] = [(f"<argument {type(x).__name__}>", x, 0) for x in statics]
+    todo: list[tuple[str, PyTree, int]] = [
+        (f"<argument {type(x).__name__}>", x, 0) for x in statics
+    ]
     todo.append(("", f, 0))
     count = 0
     while todo and count < _MOST:
-        following: list[tuple[str, Any, int]] = []
+        following: list[tuple[str, PyTree, int]] = []
         for place, x, depth in todo:
             count += 1
             if place:
@@ -87,7 +91,7 @@ def _places(f: Callable[..., Any], statics: Sequence[Any]) -> Iterator[tuple[str
         todo = following
 
 
-def _parts(place: str, x: Any) -> list[tuple[str, Any]]:
+def _parts(place: str, x: PyTree) -> list[tuple[str, PyTree]]:
     """What is in ``x``, with names."""
     kind = type(x)
     if isinstance(x, types.MethodType):
@@ -106,7 +110,7 @@ def _parts(place: str, x: Any) -> list[tuple[str, Any]]:
     return [(f"{place}.{name}", v) for name, v in list(getattr(x, "__dict__", {}).items())]
 
 
-def _of_function(f: types.FunctionType) -> list[tuple[str, Any]]:
+def _of_function(f: types.FunctionType) -> list[tuple[str, PyTree]]:
     """What a function closes over, and the globals that its code names."""
     found = []
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
@@ -128,7 +132,7 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
-def _line(f: Callable[..., Any], place: str) -> str:
+def _line(f: Callable[..., PyTree], place: str) -> str:
     """Where the code of ``f`` may have put something there, for messages."""
     while hasattr(f, "__wrapped__"):
         f = f.__wrapped__

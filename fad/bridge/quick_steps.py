@@ -1,8 +1,9 @@
 """Settled calls of functions with state: JAX's table finds the program, C code puts in what is new.
 
-A `QuickStep` is for the calls of one `fad.bridge.steps.Step` with nothing around them: no level, no mode, no
-tracked argument but leaves, and results without a history. It checks the Tensors outside, takes their arrays,
-and lets JAX's own table of compiled calls run the program on them, as `jax.jit` of the functional twin would.
+A `QuickStep` is for the calls of one `fad.bridge.steps.StepState` with nothing around them: no level, no
+mode, no tracked argument but leaves, and results without a history. It checks the Tensors outside, takes
+their arrays, and lets JAX's own table of compiled calls run the program on them, as `jax.jit` of the
+functional twin would.
 
 NOTE [donated buffers]
 
@@ -27,18 +28,17 @@ import itertools
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 
-from fad.bridge.steps import FREED, Found, Step, freed, has_numbers, lock, set_all
+from fad.bridge.steps import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
 from fad.core import jaxapi
 from fad.core.avals import aval_of
 from fad.core.collector import make_jit
 from fad.core.jaxapi import array_type
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, taken
-from fad.core.types import Array
+from fad.core.types import Array, PyTree
 from fad.tape.recorder import ROOT
 from fad.views.make_view import leave_peers
 from fad.views.twins import Facts, facts_of
@@ -59,10 +59,10 @@ class _Results:
 
 
 class QuickStep:
-    """The calls of a `Step` with nothing around them.
+    """The calls of a `StepState` with nothing around them.
 
     Arguments:
-        fixed: what the program takes before the leaves of the arguments: arrays, and `Found`.
+        fixed: what the program takes before the leaves of the arguments: arrays, and `OuterTensor`.
         leaves: those of the call that it was traced for.
         form, key: how its arguments are taken apart, and the modes of the thread, as `fad.bridge.compilation`
             has them.
@@ -71,17 +71,17 @@ class QuickStep:
     def __init__(
         self,
         name: str,
-        step: Step,
+        step: StepState,
         primitive: Primitive,
-        fixed: Sequence[Any],
-        leaves: Sequence[Any],
+        fixed: Sequence[PyTree],
+        leaves: Sequence[PyTree],
         form: object,
         key: int,
     ) -> None:
         self.step, self.form, self.key = step, form, key
-        self.structure: Any = None
-        self._constants = [x for x in fixed if not isinstance(x, Found)]
-        read = [x for x in fixed if isinstance(x, Found)]
+        self.structure: PyTree = None
+        self._constants = [x for x in fixed if not isinstance(x, OuterTensor)]
+        read = [x for x in fixed if isinstance(x, OuterTensor)]
         places = {id(found): k for k, found in enumerate(step.founds)}
         self._read = [places[id(found)] for found in read]
         self._leaf_facts = step.leaf_facts
@@ -100,20 +100,20 @@ class QuickStep:
         order = []
         constants, others = itertools.count(), itertools.count(count)
         for x in fixed:
-            order.append(next(others if isinstance(x, Found) else constants))
+            order.append(next(others if isinstance(x, OuterTensor) else constants))
         order += [count + len(read) + k for k in range(len(leaves))]
 
-        def run(*values: Array) -> Any:
+        def run(*values: Array) -> PyTree:
             return primitive.flat(*[values[k] for k in order])
 
         run.__name__ = name
         self._call = make_jit(run, donate_argnums=tuple([count + k for k in self._donated]))
         self._context = jaxapi.trace_context()
-        self._avals: list[Any] | None = None
+        self._avals: list[PyTree] | None = None
         self._warm = False
         self._table = jaxapi.call_table(name, self._find, _refuse, lambda: None)
 
-    def _find(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _find(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """What JAX's table runs, see `jaxapi.call_table`."""
         avals = list(map(aval_of, args))
         known = self._avals is None or avals == self._avals
@@ -125,7 +125,7 @@ class QuickStep:
         return self._call, self._constants, list(args), tuple
 
     def _plan_checks(self) -> None:
-        self._checks: list[tuple[int, Any, Facts, Any]] = []
+        self._checks: list[tuple[int, PyTree, Facts, PyTree]] = []
         places = {id(found): k for k, found in enumerate(self.step.founds)}
         for found in self.step.founds:
             if found.source is None:
@@ -151,11 +151,11 @@ class QuickStep:
         self._names = [f"r{k}" for k in range(step.count)]
         self._padding = max(2 - len(picks), 0)  # so that the getter gives a tuple
         picks += [0] * self._padding
-        self._pick: Callable[[Any], Any] = operator.itemgetter(*picks)
+        self._pick: Callable[[PyTree], PyTree] = operator.itemgetter(*picks)
 
-    def run(self, leaves: Sequence[Any]) -> Any:
+    def run(self, leaves: Sequence[PyTree]) -> PyTree:
         """The results of a call, a list; `MISS` if it is not for this."""
-        operands: list[Any] = []
+        operands: list[PyTree] = []
         for a, facts in zip(leaves, self._leaf_facts, strict=True):
             if type(a) is Tensor:
                 if not _is_as(a, facts) or (a.meta is not None and a.meta.link is not None):
@@ -171,9 +171,9 @@ class QuickStep:
             operands[:0] = [targets[k]._value for k in self._read]
             return self._run(operands, targets, leaves)
 
-    def _targets(self, leaves: Sequence[Any]) -> list[Any] | None:
+    def _targets(self, leaves: Sequence[PyTree]) -> list[PyTree] | None:
         """The Tensors outside; None if they are not as the program needs them."""
-        found: list[Any] = []
+        found: list[PyTree] = []
         for kind, source, facts, of in self._checks:
             if kind == 0:
                 t = source
@@ -199,7 +199,7 @@ class QuickStep:
             return None
         return found
 
-    def _stand_alone(self, leaves: Sequence[Any], found: Sequence[Tensor]) -> bool:
+    def _stand_alone(self, leaves: Sequence[PyTree], found: Sequence[Tensor]) -> bool:
         """Whether no argument shares anything with another one or with a Tensor outside."""
         tensors = [x for x in leaves if type(x) is Tensor]
         others = [t for t, check in zip(found, self._checks) if check[0] != 1]
@@ -213,14 +213,16 @@ class QuickStep:
         there = [t.meta.storage for t in others if t.meta is not None]
         return len({*map(id, storages)} - {*map(id, there)}) == len(storages)
 
-    def _run(self, operands: list[Any], targets: list[Any], leaves: Sequence[Any]) -> Any:
+    def _run(
+        self, operands: list[PyTree], targets: list[PyTree], leaves: Sequence[PyTree]
+    ) -> PyTree:
         step = self.step
         writes, made = self._writes, self._made
         results = _Results()
-        objects: list[Any] = [results] * step.count
+        objects: list[PyTree] = [results] * step.count
         names = list(self._names)
-        extras: list[Any] = []
-        later: list[Any] = []
+        extras: list[PyTree] = []
+        later: list[PyTree] = []
         later_names: list[str] = []
         datas: list[Tensor] = []
         for effect, place, linked in zip(writes, self._write_places, self._links):
@@ -252,7 +254,7 @@ class QuickStep:
             later.append(meta_of(targets[place]))
             later_names.append("grad")
             grad = fresh[effect.output] if effect.output >= 0 else effect.new
-            extras.append(grad.find(leaves) if isinstance(grad, Found) else grad)
+            extras.append(grad.find(leaves) if isinstance(grad, OuterTensor) else grad)
         outs = itertools.starmap(self._table, (operands,))
         values = itertools.chain(itertools.chain.from_iterable(map(self._pick, outs)), extras)
         objects += later
@@ -273,7 +275,7 @@ class QuickStep:
         self._warm = True
         return self._results(results, fresh, leaves)
 
-    def _take(self, donors: Sequence[Tensor], operands: list[Any]) -> None:
+    def _take(self, donors: Sequence[Tensor], operands: list[PyTree]) -> None:
         """Take donated arrays out of their Tensors, so that who reads one waits, and copy those that are not
         the Tensors' alone.
         """
@@ -288,17 +290,19 @@ class QuickStep:
             if count > _ALONE or not mine or not self._warm:
                 operands[k] = operands[k].copy()
 
-    def _results(self, results: Any, fresh: dict[int, Tensor], leaves: Sequence[Any]) -> list[Any]:
+    def _results(
+        self, results: PyTree, fresh: dict[int, Tensor], leaves: Sequence[PyTree]
+    ) -> list[PyTree]:
         step = self.step
         tensors = bool(step.effects) or any([type(x) is Tensor for x in leaves])
         found, k = [], 0
         for kind in step.kinds:
             if not isinstance(kind, str):
-                x = kind.find(leaves) if isinstance(kind, Found) else kind
+                x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
                 found.append(x if tensors else x.value)
                 continue
             if k in fresh:
-                out: Any = fresh[k]
+                out: PyTree = fresh[k]
             else:
                 out = getattr(results, self._names[k])
                 out = new_tensor(out, ROOT) if tensors or kind is FREED else out

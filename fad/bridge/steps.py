@@ -8,10 +8,10 @@ NOTE [steps]
     assert w.version == 3
 
 A trace finds the Tensors outside that the function uses, and what it changes, see NOTE [twins] in
-`fad.views.twins`. A `Step` keeps both, without anything of the trace. At a call it finds the Tensors again,
-the ``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that the program
-depends on (`fad.views.twins.Facts`, shapes, which are one and the same); if not, the function is traced
-again.
+`fad.views.twins`. A `StepState` keeps both, without anything of the trace. At a call it finds the Tensors
+again, the ``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that the
+program depends on (`fad.views.twins.Facts`, shapes, which are one and the same); if not, the function is
+traced again.
 
 What is new is put into the Tensors by one call of a function in C, which runs the program too: no signal
 handler can come in between, so an interrupt finds all of it done, or nothing. A lock makes calls that change
@@ -23,7 +23,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -40,7 +39,7 @@ from fad.core.tensor import (
     storage_of,
     taken,
 )
-from fad.core.types import Operand
+from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, LevelError, describe
 from fad.tape.endpoints import leaf_outside
 from fad.tape.grad_mode import no_grad
@@ -49,17 +48,17 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
-from fad.views.twins import UNTRACKED, Change, Root, Twins, facts_of
+from fad.views.twins import UNTRACKED, Change, TwinRoot, Twins, facts_of
 
 lock = taken.lock
 
 
-class Found:
+class OuterTensor:
     """How a call finds a Tensor outside that a program uses, and what the program depends on of it."""
 
     __slots__ = ("aval", "facts", "met", "number", "owns", "source", "tensor")
 
-    def __init__(self, root: Root, source: int | Found | None) -> None:
+    def __init__(self, root: TwinRoot, source: int | OuterTensor | None) -> None:
         self.met = root.met and isinstance(source, int)
         self.tensor: Tensor | None = root.tensor if source is None or self.met else None
         self.source = source
@@ -68,7 +67,7 @@ class Found:
         self.owns = root.owns_value
         self.number = None if root.number is None else np.array(root.number)
 
-    def find(self, leaves: Sequence[Any]) -> Any:
+    def find(self, leaves: Sequence[PyTree]) -> PyTree:
         """The Tensor, at a call with these leaves of the arguments; None if there is none."""
         source = self.source
         if source is None:
@@ -82,16 +81,16 @@ class Found:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Effect:
-    """What a program does to one `Found`: see `fad.views.twins.Change`.
+    """What a program does to one `OuterTensor`: see `fad.views.twins.Change`.
 
     ``output``: the number of the output of the program that is the new value or ``.grad``, -1 if none is.
-    ``new``: a `Found`, a Tensor, a bool or None. ``tracked``: the new value has a history outside.
+    ``new``: a `OuterTensor`, a Tensor, a bool or None. ``tracked``: the new value has a history outside.
     """
 
-    found: Found
+    found: OuterTensor
     what: str
     output: int
-    new: Any
+    new: PyTree
     writes: int
     tracked: bool
 
@@ -106,10 +105,10 @@ class FreedNode(RecordedNode):
     def __init__(self) -> None:
         self._start(ROOT, ())
 
-    def metadata_of_inputs(self) -> list[Any]:
+    def metadata_of_inputs(self) -> list[PyTree]:
         return []
 
-    def run(self, *args: object) -> Any:
+    def run(self, *args: object) -> PyTree:
         raise GradientError(
             "Trying to backward through the graph a second time (or directly access saved tensors after they "
             "have already been freed): the function that jit compiled has called backward() on this result. "
@@ -121,7 +120,7 @@ def is_freed(t: Tensor) -> bool:
     """Whether a backward pass has freed a node of the graph that ``t`` leads to."""
     stack, seen = [t.node], set()
     while stack:
-        node: Any = stack.pop()
+        node: PyTree = stack.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
@@ -138,8 +137,8 @@ PLAIN, TRACKED, FREED = (
 )  # results: without a history, with one, with one that is over
 
 
-class Trace:
-    """What the trace of a body notes for its `Step`.
+class StepTrace:
+    """What the trace of a body notes for its `StepState`.
 
     ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`,
     `TRACKED`, `FREED`, or a Tensor from outside. ``outputs``: for each change, the number of the output that
@@ -147,7 +146,7 @@ class Trace:
     """
 
     def __init__(
-        self, level: Any, around: Any, leaves: Sequence[Operand], handles: Sequence[Any]
+        self, level: PyTree, around: PyTree, leaves: Sequence[Operand], handles: Sequence[PyTree]
     ) -> None:
         self.twins = level.twins = Twins(level, around)
         with modes(body=around):
@@ -160,15 +159,15 @@ class Trace:
             if not (state.saved_hooks and x._requires_grad) and self.twins.adopt(x, handle, k):
                 self.adopted.add(k)
         self.unknown = bool(state.saved_hooks)
-        self.kinds: list[Any] = []
+        self.kinds: list[PyTree] = []
         self.changes: list[Change] = []
         self.outputs: list[int] = []
         self.tracked: list[bool] = []
 
-    def finish(self, results: Sequence[Any]) -> list[Any]:
+    def finish(self, results: Sequence[PyTree]) -> list[PyTree]:
         """The outputs of the program: results that are not Tensors from outside, and what is new there."""
         twins = self.twins
-        outs: list[Any] = []
+        outs: list[PyTree] = []
         places: dict[int, int] = {}
         for x in results:
             if isinstance(x, Tensor) and twins.is_outside(x):
@@ -196,27 +195,27 @@ class Trace:
         return outs
 
 
-def _kind_of(x: object, level: Any) -> str:
+def _kind_of(x: object, level: PyTree) -> str:
     if not isinstance(x, Tensor) or x._level is not level or not x.requires_grad:
         return PLAIN
     return FREED if is_freed(x) else TRACKED
 
 
-class Step:
+class StepState:
     """What a program does outside of it; see NOTE [steps]."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: StepTrace) -> None:
         twins = trace.twins
-        by_root: dict[int, Found] = {}
+        by_root: dict[int, OuterTensor] = {}
 
-        def found(root: Root) -> Found:
+        def found(root: TwinRoot) -> OuterTensor:
             known = by_root.get(id(root))
             if known is None:
-                source = found(root.source) if isinstance(root.source, Root) else root.source
-                known = by_root[id(root)] = Found(root, source)
+                source = found(root.source) if isinstance(root.source, TwinRoot) else root.source
+                known = by_root[id(root)] = OuterTensor(root, source)
             return known
 
-        def of(t: Any) -> Any:
+        def of(t: PyTree) -> PyTree:
             root = twins.root_of(t) if isinstance(t, Tensor) else None
             return t if root is None else found(root)
 
@@ -238,7 +237,7 @@ class Step:
             self.unknown or TRACKED in self.kinds or any([e.tracked for e in self.effects])
         )
 
-    def fits(self, leaves: Sequence[Any]) -> bool:
+    def fits(self, leaves: Sequence[PyTree]) -> bool:
         """Whether what is outside is, in all that the program depends on, as it was for the trace."""
         if list(map(facts_of, leaves)) != self.leaf_facts:
             return False
@@ -275,13 +274,13 @@ class Step:
             [e.what != "requires_grad" and (e.what == "grad" or e.found.owns) for e in self.effects]
         )
         sources = [
-            f.source.source if isinstance(f.source, Found) else f.source for f in self.founds
+            f.source.source if isinstance(f.source, OuterTensor) else f.source for f in self.founds
         ]
-        return plain and not self.tracked and not any([isinstance(s, Found) for s in sources])
+        return plain and not self.tracked and not any([isinstance(s, OuterTensor) for s in sources])
 
-    def operands(self, fixed: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    def operands(self, fixed: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
         """What the program is called with."""
-        values = [x.find(leaves) if isinstance(x, Found) else x for x in (*fixed, *leaves)]
+        values = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in (*fixed, *leaves)]
         if self.reached is not None and state.levels:
             self._check_reached(values, leaves)
         if not self.tracked:
@@ -290,7 +289,7 @@ class Step:
         saved = [id(x) in written and isinstance(x, Tensor) for x in values]  # as they are before
         return [snapshot(x) if s else x for x, s in zip(values, saved, strict=True)]
 
-    def _check_reached(self, values: Sequence[Any], leaves: Sequence[Any]) -> None:
+    def _check_reached(self, values: Sequence[PyTree], leaves: Sequence[PyTree]) -> None:
         """Refuse to add to the ``.grad`` of a leaf outside of a transform around, as eager code does."""
         assert self.reached is not None
         leaf = self.reached.find(leaves)
@@ -299,7 +298,7 @@ class Step:
             if not level.on_tape and not level.traces and level.id > leaf.born:
                 raise GradientError(leaf_outside(0, leaf, level))
 
-    def targets(self, leaves: Sequence[Any]) -> list[Any]:
+    def targets(self, leaves: Sequence[PyTree]) -> list[PyTree]:
         """What the effects are on, checked."""
         found = [e.found.find(leaves) for e in self.effects]
         with no_grad():
@@ -318,8 +317,8 @@ class Step:
         return found
 
     def same_in_lanes(
-        self, primitive: Primitive, operands: Sequence[Any], outs: Sequence[Any]
-    ) -> list[Any]:
+        self, primitive: Primitive, operands: Sequence[PyTree], outs: Sequence[PyTree]
+    ) -> list[PyTree]:
         """The outputs; what is new outside and computed of nothing that a vmap maps is one value."""
         found = list(outs)
         written = sorted({e.output for e in self.effects if e.output >= 0})
@@ -333,7 +332,9 @@ class Step:
                 found[k] = _one_lane(found[k])
         return found
 
-    def apply(self, targets: Sequence[Any], outs: Sequence[Any], leaves: Sequence[Any]) -> None:
+    def apply(
+        self, targets: Sequence[PyTree], outs: Sequence[PyTree], leaves: Sequence[PyTree]
+    ) -> None:
         """Put what is new into the Tensors outside."""
         news = [self._new(e, outs, leaves) for e in self.effects]
         plain = state.body is None
@@ -359,13 +360,13 @@ class Step:
             if isinstance(t, Tensor):
                 _apply(effect, t, new)
 
-    def _new(self, effect: Effect, outs: Sequence[Any], leaves: Sequence[Any]) -> Any:
+    def _new(self, effect: Effect, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> PyTree:
         if effect.output >= 0:
             new = _below(outs[effect.output])
             return new if effect.tracked or effect.what == "grad" else without_history(new)
-        return effect.new.find(leaves) if isinstance(effect.new, Found) else effect.new
+        return effect.new.find(leaves) if isinstance(effect.new, OuterTensor) else effect.new
 
-    def results(self, outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    def results(self, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
         """The results of the function, of the outputs of the program."""
         it = iter(outs)
         found = []
@@ -374,10 +375,10 @@ class Step:
                 x = next(it)
                 found.append(freed(x) if kind is FREED else x)
             else:
-                found.append(kind.find(leaves) if isinstance(kind, Found) else kind)
+                found.append(kind.find(leaves) if isinstance(kind, OuterTensor) else kind)
         return found
 
-    def own(self, outs: Sequence[Any]) -> list[Any]:
+    def own(self, outs: Sequence[PyTree]) -> list[PyTree]:
         """The outputs as Tensors, without a history that they do not have in the body."""
         kinds = [k for k in self.kinds if isinstance(k, str)]
         found = []
@@ -394,16 +395,16 @@ def has_numbers(t: Tensor, numbers: np.ndarray) -> bool:
     return type(value) is array_type and np.asarray(value).tobytes() == numbers.tobytes()
 
 
-def _one_lane(x: Any) -> Any:
+def _one_lane(x: PyTree) -> PyTree:
     """The value that a Tensor has in every lane of the vmaps around."""
     while isinstance(x, Tensor) and x.level.maps:
-        level: Any = x.level
+        level: PyTree = x.level
         dim = level.batch_dim(x)
         x = as_tensor(x.value) if dim is None else as_tensor(level.unwrap(x, 0))[0]
     return x
 
 
-def _below(x: Any) -> Any:
+def _below(x: PyTree) -> PyTree:
     """``x`` without the levels around the call that have nothing of their own for it."""
     while isinstance(x, Tensor) and x.level is not ROOT and x.level is not state.body:
         level = x.level
@@ -415,14 +416,14 @@ def _below(x: Any) -> Any:
     return x
 
 
-def freed(x: Any) -> Tensor:
+def freed(x: PyTree) -> Tensor:
     """``x`` as a result of a graph that a backward pass has freed."""
     t = as_tensor(x)
     t._requires_grad, t._node = True, FreedNode()
     return t
 
 
-def without_history(x: Any) -> Any:
+def without_history(x: PyTree) -> PyTree:
     """``x`` without its history of the tape, or of the body around."""
     if not isinstance(x, Tensor):
         return x
@@ -433,7 +434,7 @@ def without_history(x: Any) -> Any:
     return new_tensor(x.value, level, x.aux)
 
 
-def _apply(effect: Effect, t: Tensor, new: Any) -> None:
+def _apply(effect: Effect, t: Tensor, new: PyTree) -> None:
     """One effect, where there is more than arrays."""
     if effect.what == "grad":
         meta_of(t).grad = new
@@ -452,11 +453,11 @@ class Writer:
     """Sets attributes of several objects in one call of a function in C; see NOTE [steps]."""
 
     def __init__(self) -> None:
-        self.objects: list[Any] = []
+        self.objects: list[PyTree] = []
         self.names: list[str] = []
-        self.values: list[Any] = []
+        self.values: list[PyTree] = []
 
-    def add(self, effect: Effect, t: Tensor, new: Any) -> None:
+    def add(self, effect: Effect, t: Tensor, new: PyTree) -> None:
         """An effect on ``t``: ``new`` is an array, or what ``.grad`` is."""
         if effect.what == "grad":
             self._set(meta_of(t), "grad", new)
@@ -466,12 +467,12 @@ class Writer:
             self._set(storage, "data", new_tensor(new, ROOT))
         self._set(t, "_value", new)
         self._set(storage, "version", storage.version + effect.writes)
-        link: Any = t.meta.link  # type: ignore[union-attr]
+        link: PyTree = t.meta.link  # type: ignore[union-attr]
         if link is not None:
             self._set(link, "seen", storage.version + effect.writes)
             self._set(link, "detached", False)
 
-    def _set(self, owner: Any, name: str, value: Any) -> None:
+    def _set(self, owner: PyTree, name: str, value: PyTree) -> None:
         self.objects.append(owner)
         self.names.append(name)
         self.values.append(value)
@@ -481,6 +482,6 @@ class Writer:
         set_all(self.objects, self.names, self.values)
 
 
-def set_all(objects: Sequence[Any], names: Sequence[str], values: Any) -> None:
+def set_all(objects: Sequence[PyTree], names: Sequence[str], values: PyTree) -> None:
     """``setattr`` for each; no signal handler runs in between, unless ``values`` runs Python code."""
     collections.deque(map(setattr, objects, names, values), 0)

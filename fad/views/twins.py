@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fad.core.jaxapi import array_type, stand_in
 from fad.core.level import inside, modes, outlived, state
@@ -42,6 +42,7 @@ from fad.core.tensor import (
     storage_of,
     version_of,
 )
+from fad.core.types import PyTree
 from fad.errors import LevelError, describe
 from fad.tape.outside_node import OutsideNode
 from fad.tape.recorder import ROOT, as_tensor
@@ -81,26 +82,26 @@ def facts_of(x: object) -> Facts:
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Root:
+class TwinRoot:
     """A Tensor outside that a body uses, whose value or ``.grad`` is state of its own.
 
     ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
-    of a leaf of the arguments; or the `Root` whose ``.grad`` it is. ``facts``, ``grad``: as they were before
-    the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage. ``met``: the body
-    came to it by another way than by the argument. ``number``: the array, where Python code of the body has
-    read numbers of it, so that the program depends on them.
+    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is. ``facts``, ``grad``: as they were
+    before the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage. ``met``: the
+    body came to it by another way than by the argument. ``number``: the array, where Python code of the body
+    has read numbers of it, so that the program depends on them.
     """
 
     tensor: Tensor
     twin: Tensor
-    source: int | Root | None
+    source: int | TwinRoot | None
     facts: Facts
     grad: Tensor | None
     owns_value: bool = True
     met: bool = False
-    number: Any = None
+    number: PyTree = None
 
-    def find(self, leaves: Sequence[Any]) -> Any:
+    def find(self, leaves: Sequence[PyTree]) -> PyTree:
         """The Tensor at a call with these ``leaves`` of the arguments; None if there is none."""
         source = self.source
         if source is None:
@@ -112,35 +113,35 @@ class Root:
 
 
 class Change(NamedTuple):
-    """What a body does to a `Root`: to its ``"value"``, its ``"grad"``, or whether it ``"requires_grad"``.
+    """What a body does to a `TwinRoot`: to ``"value"``, ``"grad"``, or whether it ``"requires_grad"``.
 
-    ``new``: the value, a Tensor of the body; the Tensor outside that is the ``.grad`` (or the Root that it
-    is), or the bool; None for no ``.grad``. ``writes``: how often it was written to.
+    ``new``: the value, a Tensor of the body; the Tensor outside that is the ``.grad`` (or the TwinRoot that
+    it is), or the bool; None for no ``.grad``. ``writes``: how often it was written to.
     """
 
-    root: Root
+    root: TwinRoot
     what: str
-    new: Any
+    new: PyTree
     writes: int = 0
 
 
 class Twins:
     """The twins in the body of ``level``; ``around``: the level of the body of `jit` around it, or None."""
 
-    def __init__(self, level: Any, around: Any) -> None:
+    def __init__(self, level: PyTree, around: PyTree) -> None:
         self.level = level
         self.around = around
-        self.roots: list[Root] = []
-        self.reached: Root | None = None  # one to whose ``.grad`` a backward pass has added
+        self.roots: list[TwinRoot] = []
+        self.reached: TwinRoot | None = None  # one to whose ``.grad`` a backward pass has added
         self._inside: dict[
-            int, tuple[Tensor, Tensor, Root | None]
+            int, tuple[Tensor, Tensor, TwinRoot | None]
         ] = {}  # by the id of the one outside
         self._outside: dict[int, Tensor] = {}  # by the id of the twin
         self._storages: dict[
             int, Tensor
         ] = {}  # by that of a storage with peers, the Tensor for its data
         self._grads: dict[
-            int, Root
+            int, TwinRoot
         ] = {}  # by that of a Tensor outside, the root that has it for ``.grad``
 
     def inside(self, t: Tensor) -> Tensor:
@@ -197,7 +198,7 @@ class Twins:
         """``t`` as it is around the body."""
         return t if self.around is None else self.around.inside(t)  # type: ignore[no-any-return]
 
-    def _note(self, t: Tensor, twin: Tensor, root: Root | None = None) -> Tensor:
+    def _note(self, t: Tensor, twin: Tensor, root: TwinRoot | None = None) -> Tensor:
         self._inside[id(t)] = t, twin, root
         self._outside[id(twin)] = t
         if root is not None:
@@ -210,7 +211,7 @@ class Twins:
         leave_peers(t)
         seen = self._seen(t)
         link = link_of(seen)
-        own: Any = None if t.meta is None else t.meta.link
+        own: PyTree = None if t.meta is None else t.meta.link
         if link is not None and own is not None and own.base is not None:
             return self._view(t, seen, own)
         if link is not None:
@@ -218,14 +219,18 @@ class Twins:
         twin = new_tensor(self._capture(t, seen), self.level)
         return self._note(t, twin, self._root(t, seen, twin, self._grads.get(id(t))))
 
-    def _capture(self, t: Tensor, seen: Tensor) -> Any:
+    def _capture(self, t: Tensor, seen: Tensor) -> PyTree:
         tracer = stand_in(seen.aval)
         self.level.given.append((tracer, t))
         return tracer
 
-    def _root(self, t: Tensor, seen: Tensor, twin: Tensor, source: int | Root | None) -> Root:
+    def _root(
+        self, t: Tensor, seen: Tensor, twin: Tensor, source: int | TwinRoot | None
+    ) -> TwinRoot:
         self._take_history(seen, twin)
-        return Root(t, twin, source, facts_of(seen), None if seen.meta is None else seen.meta.grad)
+        return TwinRoot(
+            t, twin, source, facts_of(seen), None if seen.meta is None else seen.meta.grad
+        )
 
     def _take_history(self, seen: Tensor, twin: Tensor) -> None:
         """Give a twin the history, the ``.grad`` and the hooks of what it stands for."""
@@ -243,7 +248,7 @@ class Twins:
             meta_of(twin).made_leaf = self.level.id
         twin._requires_grad = True
 
-    def _view(self, t: Tensor, seen: Tensor, link: Any) -> Tensor:
+    def _view(self, t: Tensor, seen: Tensor, link: PyTree) -> Tensor:
         """The twin of a view: the same view of the twin of its base."""
         base = self.inside(link.base)
         with modes(body=self.level):
@@ -263,7 +268,7 @@ class Twins:
             return self._note(t, twin, root)
         return self._note(t, twin)
 
-    def _peer(self, t: Tensor, seen: Tensor, link: Any) -> Tensor:
+    def _peer(self, t: Tensor, seen: Tensor, link: PyTree) -> Tensor:
         """The twin of a Tensor that shares its storage with others, but not their history."""
         storage = storage_of(t)
         data = self._storages.get(id(storage))
@@ -285,7 +290,7 @@ class Twins:
         root.owns_value = False
         return self._note(t, twin, root)
 
-    def read(self, t: Tensor) -> Any:
+    def read(self, t: Tensor) -> PyTree:
         """What Python code of the body may read numbers of: the array of a Tensor outside, not written to."""
         root = next((root for root in self.roots if root.twin is t), None)
         if root is None or isinstance(root.source, int) or not root.owns_value or version_of(t):
@@ -307,7 +312,7 @@ class Twins:
         """Whether ``t`` is a Tensor from outside, or stands for one."""
         return id(t) in self._inside or (t._level is ROOT and t.born < self.level.id)
 
-    def root_of(self, t: Tensor) -> Root | None:
+    def root_of(self, t: Tensor) -> TwinRoot | None:
         """The root that a Tensor outside is."""
         known = self._inside.get(id(t))
         return None if known is None else known[2]

@@ -49,10 +49,9 @@ ROOMS = {
         function""",
     "transforms": "backward *",
     "methods": "names in_place functions * install",
-    "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind "
-    "program_keys shardings
-        hooks_in_compiled_code steps quick_steps compilation tracing flat_operations torch_memory torch_checks
-        torch_in_fad fad_in_torch""",
+    "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind program_keys
+        shardings hooks_in_compiled_code steps quick_steps compilation tracing flat_operations torch_memory
+        torch_checks torch_in_fad fad_in_torch""",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",
