@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
-from fad.bridge.left_behind import check_left, numbers_around
+from fad.bridge.left_behind import check_left, names_around, numbers_around
 from fad.bridge.outer_values import (
     Lanes,
     captured,
@@ -48,7 +48,7 @@ from fad.levels.staged import StagedLevel, in_body, stage
 from fad.tape.anomaly import compiled_call
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
-from fad.transforms.boundary import check_written, leave, was_written, write_back
+from fad.transforms.boundary import argument_names, check_written, leave, was_written, write_back
 from fad.views.addresses import is_contiguous, place_of, stand_at
 from fad.views.aliases import snapshot
 from fad.views.pytree import flattening
@@ -74,6 +74,7 @@ class _Entry:
     seen: dict[str, str]
     changed: list[int]
     step: StepState
+    noted: bool = False
     donating: Callable[..., PyTree] | None = None
 
 
@@ -295,12 +296,16 @@ class Compiled:
         """Make the `QuickStep` of a program, if calls of it can be such."""
         step, primitive = entry.step, entry.primitive
         if step.is_pure or not step.is_quick or entry.changed or entry.donating is not None:
+            entry.noted = True
             return None
         if self._draws or self._hooks or not primitive.jit or primitive.calls_host:
             return None
         key = _mode_key(state.__dict__.get)
+        if key < 0:
+            return None
+        entry.noted = True
         fixed = entry.fixed
-        if key < 0 or not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
+        if not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
             return None
         form = self._taken_apart(args, kwargs)[1]
         quick = QuickStep(self._name, step, primitive, fixed, leaves, form, key)
@@ -309,15 +314,18 @@ class Compiled:
         self._tables = None
         return quick
 
-    def _run(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
-        """Any call."""
+    def _run(
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree], applies: bool = True
+    ) -> PyTree:
+        """Any call; unless it ``applies``, nothing outside of the function is changed."""
         leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
         entry = self._fitting(self._drawn(key, leaves), leaves)
         if entry is None:
             entry = self._trace(key, leaves, rest, args, kwargs)
+        if not entry.noted and applies and jaxapi.at_top_level() and not anomaly.watch:
             quick = self._note_quick(entry, leaves, args, kwargs)
-            results = MISS if quick is None or anomaly.watch else quick.run(leaves)
+            results = MISS if quick is None else quick.run(leaves)
             if results is not MISS:
                 return trees.unflatten(entry.structure, results)
         if self._draws:
@@ -352,14 +360,15 @@ class Compiled:
                 if state.levels:
                     outs = step.same_in_lanes(entry.primitive, values, outs)
                 outs = step.own(outs)
-                step.apply(targets, outs, leaves)
+                if applies:
+                    step.apply(targets, outs, leaves)
             elif not step.tracked:
                 outs = list(map(without_history, outs))
         tensors = bool(step.effects) or any([isinstance(x, Tensor) for x in leaves])
         outs = step.results(outs, leaves)
         if tensors or any([isinstance(x, Tensor) for x in outs]):
             outs = leave(outs, tensors)
-        if entry.changed:
+        if entry.changed and applies:
             write_back([leaves[k] for k in entry.changed], changed, "jit")
         return trees.unflatten(entry.structure, outs)
 
@@ -430,7 +439,8 @@ class Compiled:
         Returns:
             A text that names each argument that differs from the nearest earlier call, and how. Of a function
             that is made anew, as a lambda in a loop: what differs from one that the same line has made, with
-            what they close over.
+            what they close over. Of one that is compiled: which Tensors outside are its state, which of them
+            it writes to, and whose memory it donates.
 
         >>> import fad, jax.numpy as jnp
         >>> double = fad.jit(lambda x: 2 * x)
@@ -440,8 +450,24 @@ class Compiled:
           argument 0 is float32[4], was float32[3]
         """
         now = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        earlier = [e.seen for entries in self._entries.values() for e in entries]
-        return differences(f"fad.jit of {self._name}", self.__wrapped__, now, earlier)
+        entries = [e for known in self._entries.values() for e in list(known)]
+        who = f"fad.jit of {self._name}"
+        leaves, rest = self._arguments.split(args, kwargs)
+        known = list(self._entries.get(self._drawn(key_of(leaves, rest), leaves)) or ())
+        if not known:
+            return differences(who, self.__wrapped__, now, [e.seen for e in entries])
+        names = names_around(
+            self.__wrapped__, [x for x in rest.statics() if hasattr(x, "__dict__")]
+        )
+        labels = argument_names(args, kwargs)
+        fitting = next((e for e in known if e.step.fits(leaves)), None)
+        if fitting is None:
+            lines = known[0].step.differences(leaves, names, labels)
+            return "\n  ".join([f"{who} traces anew, as what it uses outside has changed:", *lines])
+        quick = next((q for q in self._quick if q.step is fitting.step), None)
+        donated = [] if quick is None else quick.donated
+        lines = fitting.step.in_words(names, labels, donated)
+        return "\n  ".join([f"{who} is compiled for these arguments", *lines])
 
     # What jax.jit offers too
 
@@ -453,7 +479,7 @@ class Compiled:
         nums |= {i for i in arguments.nums if i < len(args)}
         names |= {k for k in arguments.names if k in kwargs}
         native = make_jit(
-            lambda *args, **kwargs: self(*args, **kwargs),
+            lambda *args, **kwargs: self._run(args, kwargs, applies=False),
             static_argnums=tuple(nums),
             static_argnames=tuple(names),
             donate_argnums=tuple([i for i in arguments.donated_nums if i < len(args)]),
@@ -486,7 +512,8 @@ class Compiled:
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
         native, args, kwargs = self._native(*trees.map_leaves(struct_like, (tuple(args), kwargs)))
-        return native.eval_shape(*args, **kwargs)
+        found = native.eval_shape(*args, **kwargs)
+        return trees.map_leaves(lambda x: x._value if isinstance(x, Tensor) else x, found)
 
     def clear_cache(self) -> None:
         """Forget every compiled program."""

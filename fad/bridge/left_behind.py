@@ -33,6 +33,15 @@ def numbers_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> _Numb
     return {place: x for place, x in _places(f, statics) if type(x) in _NUMBERS}
 
 
+def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[int, str]:
+    """Names for the Tensors that ``f`` leads to, by their ids."""
+    found: dict[int, str] = {}
+    for place, x in _places(f, statics):
+        if isinstance(x, Tensor):
+            found.setdefault(id(x), place)
+    return found
+
+
 def check_left(
     f: Callable[..., PyTree], statics: Sequence[PyTree], level: PyTree, before: _Numbers
 ) -> None:

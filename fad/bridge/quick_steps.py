@@ -113,6 +113,11 @@ class QuickStep:
         self._warm = False
         self._table = jaxapi.call_table(name, self._find, _refuse, lambda: None)
 
+    @property
+    def donated(self) -> list[OuterTensor]:
+        """The Tensors whose memory the program takes over."""
+        return [self.step.founds[place] for place in self._donors]
+
     def _find(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """What JAX's table runs, see `jaxapi.call_table`."""
         avals = list(map(aval_of, args))

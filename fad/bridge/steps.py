@@ -48,7 +48,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
-from fad.views.twins import UNTRACKED, Change, TwinRoot, Twins, facts_of
+from fad.views.twins import UNTRACKED, Facts, Change, TwinRoot, Twins, facts_of
 
 lock = taken.lock
 
@@ -66,6 +66,14 @@ class OuterTensor:
         self.aval = root.twin.aval
         self.owns = root.owns_value
         self.number = None if root.number is None else np.array(root.number)
+
+    def name(self, names: dict[int, str], labels: Sequence[str]) -> str:
+        """What texts call it: ``names`` are those of Tensors by their ids, ``labels`` those of arguments."""
+        if isinstance(self.source, int):
+            return labels[self.source]
+        if isinstance(self.source, OuterTensor):
+            return f"{self.source.name(names, labels)}.grad"
+        return names.get(id(self.tensor), "a Tensor")
 
     def find(self, leaves: Sequence[PyTree]) -> PyTree:
         """The Tensor, at a call with these leaves of the arguments; None if there is none."""
@@ -267,6 +275,60 @@ class StepState:
         inside = all([isinstance(f.source, int) for f in self.founds])
         return inside and not self.effects and all([kind is PLAIN for kind in self.kinds])
 
+    # In words, for `Compiled.explain`
+
+    def in_words(
+        self, names: dict[int, str], labels: Sequence[str], donated: Sequence[OuterTensor]
+    ) -> list[str]:
+        """Which Tensors are state, what is done to them, and whose memory is donated."""
+        if self.is_pure:
+            return []
+        lines = []
+        for found in self.founds:
+            done = [e for e in self.effects if e.found is found]
+            facts = [
+                f"{found.aval.str_short()}",
+                *(["requires grad"] if found.facts.requires_grad else []),
+            ]
+            facts += ["has a .grad"] if found.facts.has_grad else []
+            words = ["is written to" for e in done if e.what == "value"]
+            for e in done:
+                if e.what == "grad":
+                    words.append(
+                        "gets a .grad" if e.output >= 0 or e.new is not None else "loses its .grad"
+                    )
+            words += ["its memory is donated"] if found in donated else []
+            words += ["its numbers are part of the program"] if found.number is not None else []
+            if isinstance(found.source, int) and not words:
+                continue
+            lines.append(
+                f"{found.name(names, labels)} ({', '.join(facts)}): {', '.join(words) or 'is read'}"
+            )
+        return ["state:", *[f"  {line}" for line in lines]] if lines else []
+
+    def differences(
+        self, leaves: Sequence[PyTree], names: dict[int, str], labels: Sequence[str]
+    ) -> list[str]:
+        """How what is outside differs from what it was for the trace."""
+        lines = []
+        for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
+            lines += _differing(label, facts_of(x), facts)
+        for found in self.founds:
+            name, t = found.name(names, labels), found.find(leaves)
+            if isinstance(found.source, int):
+                continue
+            if not isinstance(t, Tensor):
+                lines.append(f"{name} is not there")
+                continue
+            lines += _differing(name, facts_of(t), found.facts)
+            if inside(t).aval != found.aval:
+                lines.append(
+                    f"{name} is {inside(t).aval.str_short()}, was {found.aval.str_short()}"
+                )
+            if found.number is not None and not has_numbers(t, found.number):
+                lines.append(f"{name}, of which Python code has read numbers, has other ones")
+        return lines or ["an argument is a Tensor that it also uses from outside, or no longer is"]
+
     @property
     def is_quick(self) -> bool:
         """Whether its effects on arrays are all that there is, if nothing is around a call."""
@@ -342,6 +404,8 @@ class StepState:
             if effect.output < 0 or not isinstance(t, Tensor):
                 continue
             level = new.level
+            if plain and level is ROOT and isinstance(new._value, jax.core.Tracer):
+                _refuse_traced(t)
             plain = plain and level is ROOT and type(new._value) is array_type
             plain = (
                 plain and t.level is ROOT and not effect.tracked and effect.what != "requires_grad"
@@ -389,10 +453,35 @@ class StepState:
         return found
 
 
+def _differing(name: str, now: Facts, was: Facts) -> list[str]:
+    lines = []
+    if now.requires_grad != was.requires_grad:
+        lines.append(f"{name} {'requires' if now.requires_grad else 'does not require'} grad now")
+    if now.is_leaf != was.is_leaf:
+        lines.append(f"{name} {'is a leaf' if now.is_leaf else 'has a history'} now")
+    if now.has_grad != was.has_grad:
+        lines.append(f"{name} has {'a' if now.has_grad else 'no'} .grad now")
+    if now.hooks != was.hooks:
+        lines.append(f"{name} has other hooks now")
+    return lines
+
+
 def has_numbers(t: Tensor, numbers: np.ndarray) -> bool:
     """Whether these are the values of ``t``, bit for bit."""
     value = t.value
     return type(value) is array_type and np.asarray(value).tobytes() == numbers.tobytes()
+
+
+def _refuse_traced(t: Tensor) -> None:
+    """Refuse to leave a value that JAX traces in a Tensor that was there before the trace."""
+    if type(t.value) is array_type:
+        raise LevelError(
+            f"jit: the function writes to a Tensor ({describe(t)}) from outside of a transform of "
+            f"JAX that is "
+            "around the call, and a value of the trace must not stay there. Call the function "
+            "outside of it, or "
+            "write fad.jit, fad.grad or fad.vmap in place of the transform of JAX."
+        )
 
 
 def _one_lane(x: PyTree) -> PyTree:

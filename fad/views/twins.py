@@ -154,7 +154,7 @@ class Twins:
             return known[1]
         if t.born >= self.level.id or type(t) is not Tensor:
             return t
-        if not t._level.alive:
+        if not t._level.alive and t.born < t._level.id:  # it was written to there
             self._settle(t)
         if t._level is not ROOT:
             return t

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -117,7 +118,8 @@ def test_a_tensor_that_leaks_out_of_a_trace_says_so():
 
     for run in (fad.jit(body), lambda x: fad.lax.map(body, x), jax.jit(fad.jit(body))):
         kept.clear()
-        run(X)
+        with contextlib.suppress(LevelError):  # jit finds it in the list
+            run(X)
         for use in (
             lambda t: t + 1,
             lambda t: fad.grad(lambda x: x * t)(1.0),

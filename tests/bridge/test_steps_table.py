@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 from helpers import assert_close, counted, is_idle
@@ -276,3 +277,42 @@ def test_a_loop_inside_reads_what_is_outside():
 
     for _ in range(2):
         assert step(fad.tensor([1.0])).tolist() == [12.0]
+
+
+def test_under_a_transform_of_jax_nothing_of_its_trace_stays_outside():
+    w, buffer = leaf(1.0, 2.0), fad.zeros(2)
+
+    def eager(x):
+        (w * x).sum().backward()
+        return x
+
+    step = fad.jit(lambda x: (buffer.add_(x), x)[1])
+    for f in (eager, fad.jit(eager), step):
+        with pytest.raises((GradientError, LevelError), match="a value of the trace must not stay"):
+            jax.jit(f)(jnp.ones(2))
+    assert w.grad is None and buffer.tolist() == [0.0, 0.0] and buffer.version == 0
+    step(jnp.ones(2))
+    assert buffer.tolist() == [1.0, 1.0]
+
+
+def test_explain_lower_and_eval_shape():
+    weights, m = [leaf(1.0, 2.0)], fad.zeros(2)
+
+    def step(x):
+        (weights[0] * x).sum().backward()
+        with fad.no_grad():
+            m.add_(weights[0].grad)
+            weights[0].sub_(m)
+        weights[0].grad = None
+        return m.sum()
+
+    f, x = fad.jit(step), fad.tensor(1.0)
+    assert f.eval_shape(x).shape == () and "stablehlo" in f.lower(x).as_text()
+    assert weights[0].tolist() == [1.0, 2.0] and m.version == 0
+    f(x)
+    text = f.explain(x)
+    assert "weights[0] (float32[2], requires grad): is written to, its memory is donated" in text
+    assert "m (float32[2]): is written to" in text
+    weights[0].grad = fad.ones(2)
+    assert "weights[0] has a .grad now" in f.explain(x)
+    assert "argument 0 is float32[3], was float32[]" in f.explain(fad.ones(3))
