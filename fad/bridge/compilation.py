@@ -552,13 +552,17 @@ def jit(
     """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
 
     Transforms may stand inside of ``f`` and around the result; ``fad.grad(fad.jit(f))`` runs a
-    compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, so
-    hooks, which must run each time, are refused there unless ``hooks`` says that they are compiled in.
+    compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, hooks too.
+
+    A step of training may be compiled as it is written in PyTorch. Tensors that ``f`` uses from outside, or
+    among its arguments, are inputs of the program, read at each call; leaves that require grad are leaves
+    inside, so that ``backward()`` adds to their ``.grad``; what ``f`` writes to in place, and every
+    ``.grad``, is as after an eager call. The memory of what is overwritten is donated, unless somebody has
+    the array.
 
     Arguments:
-        f: a fad function of pytrees of Tensors, without side effects but this one: Tensors among
-            its arguments may be changed in place, and are so for the caller after the call. Untracked
-            Tensors that it closes over are read at each call. Without it, ``jit`` returns a decorator.
+        f: a fad function of pytrees of Tensors. Other side effects than those on Tensors happen when it is
+            traced, once. Without it, ``jit`` returns a decorator.
         static_argnums, static_argnames: arguments that are not traced; each new value compiles
             again. What is neither an array nor a number is static without being named.
         donate_argnums, donate_argnames: arguments whose memory the results may take over; their
@@ -575,10 +579,12 @@ def jit(
         ``lower``, ``trace``, ``eval_shape``, ``clear_cache`` and ``explain``.
 
     Raises:
-        GradientError: f closes over a Tensor that is tracked outside: pass it as an argument.
+        GradientError: f closes over a Tensor that a transform tracks: pass it as an argument; or a
+        ``backward()``
+            in it reaches a Tensor whose history is outside.
         HostValueError: Python reads a number that is computed in f, as a branch on one does.
-        LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
-            from outside in place, or an argument that shares its storage with another one.
+        LevelError: f leaves a Tensor of the trace in a list, an attribute or a variable outside; it changes
+            an argument that shares its storage with another one.
         TypeError: a static argument is not hashable; ``explain`` or ``hooks`` is not a bool.
         StructureError: an argument is committed to other devices than ``in_shardings`` says.
 
@@ -587,6 +593,15 @@ def jit(
     >>> import fad, fad.numpy as fnp
     >>> float(fad.jit(fad.grad(fnp.sin))(0.0))
     1.0
+    >>> w = fad.tensor(1.0, requires_grad=True)
+    >>> @fad.jit
+    ... def step(x):
+    ...     ((w * x - 1.0) ** 2).backward()
+    ...     with fad.no_grad():
+    ...         w.sub_(0.1 * w.grad)
+    ...     w.grad = None
+    >>> step(fad.tensor(3.0)), round(float(w), 4)
+    (None, -0.2)
     """
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
     for name, flag in (("explain", explain), ("hooks", hooks)):

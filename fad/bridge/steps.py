@@ -48,7 +48,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
-from fad.views.twins import UNTRACKED, Facts, Change, TwinRoot, Twins, facts_of
+from fad.views.twins import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
 
 lock = taken.lock
 
