@@ -1,7 +1,6 @@
 """Steps of training as they are written, eagerly and under `fad.jit`, beside functional twins and PyTorch.
 
-Run with ``python -m benchmarks.steps``: for each step the CPU time of a first and of a settled call (the
-fastest of several rounds), and what XLA needs of memory beside inputs and outputs.
+Run with ``python -m benchmarks.steps``: the CPU time of a settled call, the fastest of several rounds.
 """
 
 from __future__ import annotations

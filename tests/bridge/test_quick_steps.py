@@ -123,7 +123,8 @@ def test_an_interrupt_leaves_all_or_nothing():
                 signal.setitimer(signal.ITIMER_REAL, 1e-5 + 1e-6 * (k % 100))
                 for _ in range(50):
                     step()
-            except Interrupt:
+            except BaseException as error:  # C++ code of JAX makes other errors of it
+                assert "Interrupt" in f"{type(error)} {error}"
                 interrupts += 1
             finally:
                 while True:
