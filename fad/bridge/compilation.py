@@ -15,7 +15,7 @@ from typing import Any
 import jax
 
 from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
-from fad.bridge.left_behind import check_left, names_around, numbers_around
+from fad.bridge.left_behind import check_left, names_around, numbers_around, places_around
 from fad.bridge.outer_values import (
     Lanes,
     captured,
@@ -390,12 +390,12 @@ class Compiled:
         """The program for these arguments."""
         f = self.__wrapped__
         found: dict[str, PyTree] = {}
-        places = list(map(place_of, leaves))
+        addresses = list(map(place_of, leaves))
         around = state.body
 
         def body(*args: PyTree, **kwargs: PyTree) -> list[Operand]:
             handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
-            for x, place in zip(handles, places, strict=True):
+            for x, place in zip(handles, addresses, strict=True):
                 stand_at(x, place)
             seen = found["trace"] = StepTrace(found["level"], around, leaves, handles)
             outs, found["structure"] = trees.flatten(f(*args, **kwargs))
@@ -418,6 +418,10 @@ class Compiled:
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
         step = StepState(found["trace"])
+        outside = [x for x in step.founds if x.source is None]
+        places = places_around(f, statics) if outside else {}
+        for x in outside:
+            x.places = places.get(id(x.tensor), [])
         fixed = [step.by_tensor.get(id(x)) or captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)

@@ -8,6 +8,7 @@ these.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import re
@@ -40,6 +41,45 @@ def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[in
         if isinstance(x, Tensor):
             found.setdefault(id(x), place)
     return found
+
+
+def places_around(
+    f: Callable[..., PyTree], statics: Sequence[PyTree]
+) -> dict[int, list[Callable[[], object]]]:
+    """For each Tensor that ``f`` leads to, by its id: functions that look at the places where it is."""
+    found: dict[int, list[Callable[[], object]]] = {}
+    for _, x in _places(f, statics):
+        if isinstance(x, types.FunctionType):
+            for cell in x.__closure__ or ():
+                _note_place(found, functools.partial(getattr, cell, "cell_contents", None))
+            for name in _names(x.__code__):
+                if isinstance(x.__globals__.get(name), Tensor):
+                    _note_place(found, functools.partial(x.__globals__.get, name))
+        elif isinstance(x, dict):
+            for key in list(x):
+                _note_place(found, functools.partial(x.get, key))
+        elif isinstance(x, list):
+            for k, item in enumerate(x[:_MOST]):
+                if isinstance(item, Tensor):
+                    _note_place(found, functools.partial(_item, x, k))
+        elif not isinstance(x, (Tensor, types.MethodType, type)):
+            own = getattr(x, "__dict__", None)
+            for key in list(own) if type(own) is dict else ():
+                _note_place(found, functools.partial(own.get, key))
+    return found
+
+
+def _item(x: list[object], k: int) -> object:
+    return x[k] if k < len(x) else None
+
+
+def _note_place(found: dict[int, list[Callable[[], object]]], look: Callable[[], object]) -> None:
+    try:
+        x = look()
+    except ValueError:  # a variable without a value
+        return
+    if isinstance(x, Tensor):
+        found.setdefault(id(x), []).append(look)
 
 
 def check_left(
@@ -90,7 +130,7 @@ def _places(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[tup
         following: list[tuple[str, PyTree, int]] = []
         for place, x, depth in todo:
             count += 1
-            if place:
+            if place or isinstance(x, types.FunctionType):
                 yield place, x
             if type(x) in _NUMBERS or x is None or isinstance(x, (str, bytes, Tensor)):
                 continue

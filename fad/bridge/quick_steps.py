@@ -139,6 +139,8 @@ class QuickStep:
                 self._checks.append((1, found.source, found.facts, found))
             else:
                 self._checks.append((2, places[id(found.source)], found.facts, found))
+        self._looks = [look for found in self.step.founds for look in found.places]
+        self._there = [found.tensor for found in self.step.founds for _ in found.places]
         self._by_grad = any([kind == 2 for kind, *_ in self._checks])
 
     def _plan_writes(self) -> None:
@@ -179,6 +181,9 @@ class QuickStep:
     def _targets(self, leaves: Sequence[PyTree]) -> list[PyTree] | None:
         """The Tensors outside; None if they are not as the program needs them."""
         found: list[PyTree] = []
+        # No other Tensors have taken the places where the function finds these.
+        if not all(map(operator.is_, map(operator.call, self._looks), self._there)):
+            return None
         for kind, source, facts, of in self._checks:
             if kind == 0:
                 t = source

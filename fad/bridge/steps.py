@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -56,7 +56,7 @@ lock = taken.lock
 class OuterTensor:
     """How a call finds a Tensor outside that a program uses, and what the program depends on of it."""
 
-    __slots__ = ("aval", "facts", "met", "number", "owns", "source", "tensor")
+    __slots__ = ("aval", "facts", "met", "number", "owns", "places", "source", "tensor")
 
     def __init__(self, root: TwinRoot, source: int | OuterTensor | None) -> None:
         self.met = root.met and isinstance(source, int)
@@ -65,7 +65,12 @@ class OuterTensor:
         self.facts = root.facts
         self.aval = root.twin.aval
         self.owns = root.owns_value
+        self.places: list[Callable[[], object]] = []
         self.number = None if root.number is None else np.array(root.number)
+
+    def is_in_place(self) -> bool:
+        """Whether the function would still find this very Tensor: no other one has taken its place."""
+        return all(look() is self.tensor for look in self.places)
 
     def name(self, names: dict[int, str], labels: Sequence[str]) -> str:
         """What texts call it: ``names`` are those of Tensors by their ids, ``labels`` those of arguments."""
@@ -260,6 +265,8 @@ class StepState:
                 return False
             if found.number is not None and not has_numbers(t, found.number):
                 return False
+            if not found.is_in_place():
+                return False
             if found.met and t is not found.tensor:
                 return False
             if id(t) in seen and found.source is not None:
@@ -321,6 +328,8 @@ class StepState:
                 lines.append(f"{name} is not there")
                 continue
             lines += _differing(name, facts_of(t), found.facts)
+            if not found.is_in_place():
+                lines.append(f"{name} is another Tensor now")
             if inside(t).aval != found.aval:
                 lines.append(
                     f"{name} is {inside(t).aval.str_short()}, was {found.aval.str_short()}"

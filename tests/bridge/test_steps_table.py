@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -316,3 +317,34 @@ def test_explain_lower_and_eval_shape():
     weights[0].grad = fad.ones(2)
     assert "weights[0] has a .grad now" in f.explain(x)
     assert "argument 0 is float32[3], was float32[]" in f.explain(fad.ones(3))
+
+
+def test_a_tensor_that_takes_the_place_of_another_is_found():
+    class Model:
+        def __init__(self):
+            self.w = leaf(1.0)
+            self.all = [fad.tensor([2.0])]
+
+        @fad.jit
+        def __call__(self, x):
+            return (self.w * self.all[0] * x).detach()
+
+    model, x = Model(), fad.tensor([1.0])
+    for w, y in ((1.0, 2.0), (1.0, 2.0), (3.0, 2.0), (3.0, 5.0)):
+        model.w = model.w if w == 1.0 else leaf(w)
+        model.all[0] = fad.tensor([y])
+        assert model(x).tolist() == model(x).tolist() == [w * y]
+
+
+def test_an_object_that_cannot_be_hashed_is_known_by_its_identity():
+    @dataclasses.dataclass
+    class Model:
+        w: Any
+
+        @fad.jit
+        def step(self, x):
+            self.w.add_(x)
+
+    a, b = Model(fad.zeros(2)), Model(fad.zeros(2))
+    a.step(fad.tensor(1.0)), a.step(fad.tensor(1.0)), b.step(fad.tensor(5.0))
+    assert a.w.tolist() == [2.0, 2.0] and b.w.tolist() == [5.0, 5.0]
