@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from fad.core import tensor as tensors
 from fad.core.avals import VALUES
 from fad.core.observation import Observable
-from fad.core.tensor import Tensor, bodies, new_tensor
+from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import bodies as bodies
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -228,7 +229,7 @@ class Level(Observable):
         """The Tensor from outside that ``t`` stands for; else ``t`` itself."""
         return t
 
-    def read(self, t: Tensor) -> Any:
+    def readable(self, t: Tensor) -> Any:
         """What Python reads numbers of in place of ``t``, a Tensor of this level."""
         return t
 

@@ -161,7 +161,7 @@ class StagedLevel(RecordingLevel):
     def outside(self, t: Tensor) -> Tensor:
         return t if self.twins is None else self.twins.outside(t)  # type: ignore[no-any-return]
 
-    def read(self, t: Tensor) -> Any:
+    def readable(self, t: Tensor) -> Any:
         return t if self.twins is None else self.twins.read(t)
 
     def note_gradient(self, t: Tensor) -> None:

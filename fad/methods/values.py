@@ -35,7 +35,7 @@ def unwrap(x: Operand, what: str = "") -> Any:
     """
     x = outlived(x)
     if bodies.traced and isinstance(x, Tensor):
-        x = x.level.read(x)
+        x = x.level.readable(x)
     while isinstance(x, Tensor):
         given_away(x)
         x.level.check_has_value(x, what)
