@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -13,6 +15,7 @@ from typing import Any
 import jax
 
 from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
+from fad.bridge.left_behind import check_left, names_around, numbers_around, places_around
 from fad.bridge.outer_values import (
     Lanes,
     captured,
@@ -24,8 +27,10 @@ from fad.bridge.outer_values import (
     values_now,
 )
 from fad.bridge.program_keys import differences, in_words, key_of, lanes, made_before, note_made
+from fad.bridge.quick_steps import MISS, QuickStep
 from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
+from fad.bridge.steps import OuterTensor, StepState, StepTrace, lock, without_history
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache, Table
 from fad.core.collector import make_jit
@@ -46,6 +51,7 @@ from fad.tape.anomaly import compiled_call
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import (
+    argument_names,
     check_written,
     enter,
     has_tensor,
@@ -78,6 +84,8 @@ class _Entry:
     seen: dict[str, str]
     changed: list[int]
     loops: list[Rolled]
+    step: StepState
+    noted: bool = False
     donating: Callable[..., PyTree] | None = None
 
 
@@ -120,6 +128,7 @@ class Compiled:
         self._arguments = arguments
         self._entries = Cache()
         self._tables: Table | None = Table(_TABLES)  # of `jaxapi.call_table`; None if none would do
+        self._quick: list[QuickStep] = []  # the one that was used last is the first
         self._has_static = bool(arguments.nums or arguments.names)
         self._refused = 0  # calls that were
         self._keeps = not (arguments.donated_nums or arguments.donated_names)
@@ -138,7 +147,7 @@ class Compiled:
         tables = self._tables
         modes = state.__dict__.get
         if tables is None or anomaly.watch:
-            return self._run(args, kwargs)
+            return self._settled(args, kwargs)
         key = _mode_key(modes)
         if key < 0:
             return self._run(args, kwargs)
@@ -234,10 +243,14 @@ class Compiled:
             raise _NotQuick(tracked=True)
         if count != len(leaves):  # some are static unasked: functions, texts
             raise _NotQuick(always=True)
-        entry = self._entries.get(self._drawn(key_of(leaves, rest), leaves))
+        known = self._drawn(key_of(leaves, rest), leaves)
+        entry = self._fitting(known, leaves)
+        if entry is None and key & _NO_GRAD:  # what is recorded of the arguments does not matter
+            entry = next((e for e in list(self._entries.get(known) or ()) if e.step.is_pure), None)
         if entry is None:  # the first such call; what is traced may call this function again
             raise _NotQuick
         simple = entry.primitive.jit and not entry.changed and not entry.primitive.calls_host
+        simple = simple and entry.step.is_pure
         if not simple or not all([type(x) is array_type for x in entry.fixed]):
             raise _NotQuick(always=True)
         values = [x.value if isinstance(x, Tensor) else x for x in leaves]
@@ -259,46 +272,128 @@ class Compiled:
         """The key of a call, with what else is in it if the function draws random numbers."""
         return (*key, lanes(leaves)) if self._draws else key
 
-    def _run(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
-        """Any call."""
+    def _settled(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
+        """A call of a function with state, by a `QuickStep` if one is for it."""
+        key = _mode_key(state.__dict__.get) if self._quick and not anomaly.watch else -1
+        if key < 0:
+            return self._run(args, kwargs)
+        if has_trace():
+            flush()
+        leaves, form = self._taken_apart(args, kwargs)
+        for k, quick in enumerate(self._quick):
+            if quick.key != key or quick.form != form:
+                continue
+            results = quick.run(leaves)
+            if results is not MISS:
+                if k:
+                    self._quick = [quick, *[q for q in self._quick if q is not quick]]
+                return trees.unflatten(quick.structure, results)
+        return self._run(args, kwargs)
+
+    def _taken_apart(
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> tuple[list[Operand], Hashable]:
+        """`Arguments.split`, in less time for arguments of which each is an array."""
+        if not kwargs and not self._has_static:
+            for a in args:
+                if type(a) is not Tensor and type(a) is not array_type:
+                    break
+            else:
+                return list(args), len(args)
+        return self._arguments.split(args, kwargs)
+
+    def _note_quick(
+        self, entry: _Entry, leaves: list[PyTree], args: PyTree, kwargs: dict[str, PyTree]
+    ) -> QuickStep | None:
+        """Make the `QuickStep` of a program, if calls of it can be such."""
+        step, primitive = entry.step, entry.primitive
+        if step.is_pure or not step.is_quick or entry.changed or entry.donating is not None:
+            entry.noted = True
+            return None
+        if self._draws or self._hooks or not primitive.jit or primitive.calls_host:
+            return None
+        key = _mode_key(state.__dict__.get)
+        if key < 0:
+            return None
+        entry.noted = True
+        fixed = entry.fixed
+        if not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
+            return None
+        form = self._taken_apart(args, kwargs)[1]
+        quick = QuickStep(self._name, step, primitive, fixed, leaves, form, key)
+        quick.structure = entry.structure
+        self._quick = [quick, *self._quick][:_VARIANTS]
+        self._tables = None
+        return quick
+
+    def _run(
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree], applies: bool = True
+    ) -> PyTree:
+        """Any call; unless it ``applies``, nothing outside of the function is changed."""
         if state.uncompiled:
             return leave(
                 self.__wrapped__(*enter(args), **enter(kwargs)), has_tensor((args, kwargs))
             )
         leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
-        entry = self._entries.get(self._drawn(key, leaves))
+        entry = self._fitting(self._drawn(key, leaves), leaves)
         if entry is None:
             entry = self._trace(key, leaves, rest, args, kwargs)
+        if not entry.noted and applies and jaxapi.at_top_level() and not anomaly.watch:
+            quick = self._note_quick(entry, leaves, args, kwargs)
+            results = MISS if quick is None else quick.run(leaves)
+            if results is not MISS:
+                return trees.unflatten(entry.structure, results)
         if self._draws:
             note_draw()
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
+        step = entry.step
         if entry.donating is not None and state.body is None and all(map(is_bare, leaves)):
             values = [x.value if isinstance(x, Tensor) else x for x in leaves]
             flush()  # a trace may have them for inputs
-            fixed = [x.value if isinstance(x, Tensor) else x for x in values_now(entry.fixed)]
+            fixed = [
+                x.find(leaves) if isinstance(x, OuterTensor) else x for x in values_now(entry.fixed)
+            ]
+            fixed = [x.value if isinstance(x, Tensor) else x for x in fixed]
             call, operands = entry.donating, [*fixed, *values]
         else:
-            fixed = values_now(entry.fixed)
             given = leaves
             if entry.changed:  # their state at capture is saved
                 given = list(leaves)
                 for k in entry.changed:
                     given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
-            call, operands = bind_program, [entry.primitive, [*fixed, *given]]
+            values = step.operands(values_now(entry.fixed), given)
+            call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
-        out = executed(call, operands) if self._hooks else call(*operands)
-        outs = list(out) if type(out) is tuple else [out]
-        tensors = any([isinstance(x, Tensor) for x in leaves])
+        with lock if step.effects else contextlib.nullcontext():
+            targets = step.targets(leaves)
+            out = executed(call, operands) if self._hooks else call(*operands)
+            outs = list(out) if type(out) is tuple else [out]
+            changed, outs = outs[step.outputs :], outs[: step.outputs]
+            if step.effects:
+                if state.levels:
+                    outs = step.same_in_lanes(entry.primitive, values, outs)
+                outs = step.own(outs)
+                if applies:
+                    step.apply(targets, outs, leaves)
+            elif not step.tracked:
+                outs = list(map(without_history, outs))
+        tensors = bool(step.effects) or any([isinstance(x, Tensor) for x in leaves])
+        outs = step.results(outs, leaves)
         if tensors or any([isinstance(x, Tensor) for x in outs]):
             outs = leave(outs, tensors)
-        if entry.changed:
-            count = len(outs) - len(entry.changed)
-            write_back([leaves[k] for k in entry.changed], outs[count:], "jit")
-            outs = outs[:count]
+        if entry.changed and applies:
+            write_back([leaves[k] for k in entry.changed], changed, "jit")
         return trees.unflatten(entry.structure, outs)
+
+    def _fitting(self, key: Hashable, leaves: list[PyTree]) -> _Entry | None:
+        """The program for a call with this key, whose Tensors outside are as the program needs them."""
+        for entry in list(self._entries.get(key) or ()):
+            if entry.step.fits(leaves):
+                return entry
+        return None
 
     def _trace(
         self,
@@ -311,15 +406,18 @@ class Compiled:
         """The program for these arguments."""
         f = self.__wrapped__
         found: dict[str, PyTree] = {}
-        places = list(map(place_of, leaves))
+        addresses = list(map(place_of, leaves))
+        around = state.body
 
         def body(*args: PyTree, **kwargs: PyTree) -> list[Operand]:
             handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
-            for x, place in zip(handles, places, strict=True):
+            for x, place in zip(handles, addresses, strict=True):
                 stand_at(x, place)
+            seen = found["trace"] = StepTrace(found["level"], around, leaves, handles)
             outs, found["structure"] = trees.flatten(f(*args, **kwargs))
-            found["changed"] = [k for k, x in enumerate(handles) if was_written(x)]
-            return [*outs, *[handles[k] for k in found["changed"]]]
+            written = [k for k, x in enumerate(handles) if was_written(x)]
+            found["changed"] = [k for k in written if k not in seen.adopted]
+            return [*seen.finish(outs), *[handles[k] for k in found["changed"]]]
 
         def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
             inside, inside_kwargs = rest.combine(tracers)
@@ -329,21 +427,31 @@ class Compiled:
         run.name = self._name  # type: ignore[attr-defined]
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
+        statics = [x for x in rest.statics() if hasattr(x, "__dict__")]
+        numbers = numbers_around(f, statics)
         primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=self._rolls)
+        check_left(f, statics, found["level"], numbers)
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
-        fixed = [captured(x) for x in captures]
+        step = StepState(found["trace"])
+        outside = [x for x in step.founds if x.source is None]
+        places = places_around(f, statics) if outside else {}
+        for x in outside:
+            x.places = places.get(id(x.tensor), [])
+        fixed = [step.by_tensor.get(id(x)) or captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
         loops = found["level"].loops
         if self._rolls and found["level"].size > _LONG:
             _warn_of_size(self._name, found["level"])
-        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"], loops)
+        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"], loops, step)
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
             entry.donating = _donating(primitive, tuple(donated))
         if not any([is_traced(x) for x in captures]):
-            self._entries.put(self._drawn(key, leaves), entry)
+            key = self._drawn(key, leaves)
+            fresh: collections.deque[_Entry] = collections.deque(maxlen=_VARIANTS)
+            (self._entries.get(key) or self._entries.put(key, fresh)).appendleft(entry)
         return entry
 
     # Why a call traces again
@@ -354,7 +462,8 @@ class Compiled:
         Returns:
             A text that names each argument that differs from the nearest earlier call, and how. Of a function
             that is made anew, as a lambda in a loop: what differs from one that the same line has made, with
-            what they close over. Of a program that is compiled: which loops in it were rolled.
+            what they close over. Of one that is compiled: which Tensors outside are its state, which of them
+            it writes to, whose memory it donates, and which loops in it were rolled.
 
         >>> import fad, jax.numpy as jnp
         >>> double = fad.jit(lambda x: 2 * x)
@@ -364,12 +473,25 @@ class Compiled:
           argument 0 is float32[4], was float32[3]
         """
         now = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        entries = self._entries.values()
-        text = differences(
-            f"fad.jit of {self._name}", self.__wrapped__, now, [e.seen for e in entries]
+        entries = [e for known in self._entries.values() for e in list(known)]
+        who = f"fad.jit of {self._name}"
+        leaves, rest = self._arguments.split(args, kwargs)
+        known = list(self._entries.get(self._drawn(key_of(leaves, rest), leaves)) or ())
+        if not known:
+            return differences(who, self.__wrapped__, now, [e.seen for e in entries])
+        names = names_around(
+            self.__wrapped__, [x for x in rest.statics() if hasattr(x, "__dict__")]
         )
-        loops = [loop for e in entries if e.seen == now for loop in e.loops]
-        return "\n  ".join([text, *[f"{n} × {p} operations, rolled" for n, p in loops]])
+        labels = argument_names(args, kwargs)
+        fitting = next((e for e in known if e.step.fits(leaves)), None)
+        if fitting is None:
+            lines = known[0].step.differences(leaves, names, labels)
+            return "\n  ".join([f"{who} traces anew, as what it uses outside has changed:", *lines])
+        quick = next((q for q in self._quick if q.step is fitting.step), None)
+        donated = [] if quick is None else quick.donated
+        lines = fitting.step.in_words(names, labels, donated)
+        lines += [f"{n} × {p} operations, rolled" for n, p in fitting.loops]
+        return "\n  ".join([f"{who} is compiled for these arguments", *lines])
 
     # What jax.jit offers too
 
@@ -381,7 +503,7 @@ class Compiled:
         nums |= {i for i in arguments.nums if i < len(args)}
         names |= {k for k in arguments.names if k in kwargs}
         native = make_jit(
-            lambda *args, **kwargs: self(*args, **kwargs),
+            lambda *args, **kwargs: self._run(args, kwargs, applies=False),
             static_argnums=tuple(nums),
             static_argnames=tuple(names),
             donate_argnums=tuple([i for i in arguments.donated_nums if i < len(args)]),
@@ -414,12 +536,14 @@ class Compiled:
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
         native, args, kwargs = self._native(*trees.map_leaves(struct_like, (tuple(args), kwargs)))
-        return native.eval_shape(*args, **kwargs)
+        found = native.eval_shape(*args, **kwargs)
+        return trees.map_leaves(lambda x: x._value if isinstance(x, Tensor) else x, found)
 
     def clear_cache(self) -> None:
         """Forget every compiled program."""
         self._entries.clear()
         self._tables = Table(_TABLES)
+        self._quick = []
         self._refused = 0
 
 
@@ -453,13 +577,17 @@ def jit(
     """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
 
     Transforms may stand inside of ``f`` and around the result; ``fad.grad(fad.jit(f))`` runs a
-    compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, so
-    hooks, which must run each time, are refused there unless ``hooks`` says that they are compiled in.
+    compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, hooks too.
+
+    A step of training may be compiled as it is written in PyTorch. Tensors that ``f`` uses from outside, or
+    among its arguments, are inputs of the program, read at each call; leaves that require grad are leaves
+    inside, so that ``backward()`` adds to their ``.grad``; what ``f`` writes to in place, and every
+    ``.grad``, is as after an eager call. The memory of what is overwritten is donated, unless somebody has
+    the array.
 
     Arguments:
-        f: a fad function of pytrees of Tensors, without side effects but this one: Tensors among
-            its arguments may be changed in place, and are so for the caller after the call. Untracked
-            Tensors that it closes over are read at each call. Without it, ``jit`` returns a decorator.
+        f: a fad function of pytrees of Tensors. Other side effects than those on Tensors happen when it is
+            traced, once. Without it, ``jit`` returns a decorator.
         static_argnums, static_argnames: arguments that are not traced; each new value compiles
             again. What is neither an array nor a number is static without being named.
         donate_argnums, donate_argnames: arguments whose memory the results may take over; their
@@ -478,10 +606,12 @@ def jit(
         ``lower``, ``trace``, ``eval_shape``, ``clear_cache`` and ``explain``.
 
     Raises:
-        GradientError: f closes over a Tensor that is tracked outside: pass it as an argument.
+        GradientError: f closes over a Tensor that a transform tracks: pass it as an argument; or a
+        ``backward()``
+            in it reaches a Tensor whose history is outside.
         HostValueError: Python reads a number that is computed in f, as a branch on one does.
-        LevelError: a Tensor that f left outside of itself is used after the trace; f changes a Tensor
-            from outside in place, or an argument that shares its storage with another one.
+        LevelError: f leaves a Tensor of the trace in a list, an attribute or a variable outside; it changes
+            an argument that shares its storage with another one.
         TypeError: a static argument is not hashable; ``explain``, ``hooks`` or ``roll`` is not a bool.
         StructureError: an argument is committed to other devices than ``in_shardings`` says.
 
@@ -490,6 +620,15 @@ def jit(
     >>> import fad, fad.numpy as fnp
     >>> float(fad.jit(fad.grad(fnp.sin))(0.0))
     1.0
+    >>> w = fad.tensor(1.0, requires_grad=True)
+    >>> @fad.jit
+    ... def step(x):
+    ...     ((w * x - 1.0) ** 2).backward()
+    ...     with fad.no_grad():
+    ...         w.sub_(0.1 * w.grad)
+    ...     w.grad = None
+    >>> step(fad.tensor(3.0)), round(float(w), 4)
+    (None, -0.2)
     """
     options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
     for name, flag in (("explain", explain), ("hooks", hooks), ("roll", roll)):
@@ -528,6 +667,7 @@ def _warn_of_size(name: str, level: StagedLevel) -> None:
 _LONG = 5000  # operations of which a program is worth a warning
 _TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
 _TABLES = 256  # kept for each function
+_VARIANTS = 16  # programs of a key, for different states of what is outside
 _REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there
 
 

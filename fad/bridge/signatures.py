@@ -127,6 +127,8 @@ class Arguments:
         try:
             exact(x)
         except TypeError:
+            if any([isinstance(value, Tensor) for value in getattr(x, "__dict__", {}).values()]):
+                return  # an object with Tensors, which are read from it: it is known by its identity
             raise TypeError(
                 f"{self.who}: a static argument must be hashable, got {describe(x)}. Pass it as "
                 f"arrays, as a tuple, or as an object with __hash__ and __eq__.{trees.how_to_register(x)}"

@@ -353,6 +353,13 @@ def without_unused(closed: types.JaxProgram) -> types.JaxProgram:
     return ClosedJaxpr(needed, closed.consts)
 
 
+def inputs_of(closed: types.JaxProgram, output: int) -> list[bool]:
+    """Which inputs of a closed jaxpr one output is computed from."""
+    needed = [k == output for k in range(len(closed.jaxpr.outvars))]
+    used: list[bool] = _dce_jaxpr(closed.jaxpr, needed)[1]
+    return used
+
+
 private("jax._src.interpreters.partial_eval.DynamicJaxprTrace.new_arg")
 private("jax._src.interpreters.partial_eval.DynamicJaxprTrace.to_jaxpr_tracer")
 _canonicalize = private("jax._src.dtypes.canonicalize_value")

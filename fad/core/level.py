@@ -27,6 +27,7 @@ from fad.core import tensor as tensors
 from fad.core.avals import VALUES
 from fad.core.observation import Observable
 from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import bodies as bodies
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -222,6 +223,21 @@ class Level(Observable):
         if isinstance(value, Tensor):
             self.arguments.append(value)
 
+    def inside(self, t: Tensor) -> Tensor:
+        """What stands for ``t``, a Tensor from outside, at this level; ``t`` itself where nothing does."""
+        return t
+
+    def outside(self, t: Tensor) -> Tensor:
+        """The Tensor from outside that ``t`` stands for; else ``t`` itself."""
+        return t
+
+    def readable(self, t: Tensor) -> Any:
+        """What Python reads numbers of in place of ``t``, a Tensor of this level."""
+        return t
+
+    def note_gradient(self, t: Tensor) -> None:
+        """A backward pass adds to the ``.grad`` of ``t``, a Tensor of this level."""
+
     def note_draw(self) -> None:
         """Random numbers are drawn while this level runs."""
 
@@ -309,6 +325,8 @@ def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
     ...     -level.lift(fad.tensor(2.0))
     Tensor(-2., dtype=float32)
     """
+    if bodies.traced:
+        args = [inside(a) if isinstance(a, Tensor) else a for a in args]
     top: Any = None
     for a in args:
         if type(a) not in VALUES and isinstance(a, Tensor):
@@ -327,6 +345,8 @@ def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
 
 def outlived(x: Any) -> Any:
     """``x`` with the wrappers of finished levels removed."""
+    if bodies.traced and isinstance(x, Tensor):
+        x = inside(x)
     while isinstance(x, Tensor) and not x.level.alive:
         x = x.level.outlive(x)
     return x
@@ -340,20 +360,22 @@ def layers(x: object) -> Iterator[Tensor]:
         x = outlived(x.value)
 
 
-class _Bodies:
-    """``traced``: how many bodies of `jit` are being traced, in all threads.
+def inside(t: Tensor) -> Tensor:
+    """What stands for ``t`` in the body of `jit` that this thread traces; ``t`` itself where nothing does.
 
-    If it is 0, `captured_by_jit` need not read thread-local state, which is slower.
+    See NOTE [twins] in `fad.views.twins`.
     """
-
-    __slots__ = ("lock", "traced")
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.traced = 0
+    body = state.body
+    return t if body is None else body.inside(t)
 
 
-bodies = _Bodies()
+bodies.inside = inside
+
+
+def outside(t: Tensor) -> Tensor:
+    """The Tensor from outside of the body that is being traced for which ``t`` stands; else ``t`` itself."""
+    body = state.body if bodies.traced else None
+    return t if body is None else body.outside(t)
 
 
 @contextmanager

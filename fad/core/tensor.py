@@ -27,21 +27,42 @@ else:
 class Storage:
     """What all aliases of a value share.
 
-    ``version`` counts in-place changes. Some aliases share the value but not the history
-    (`x.detach()`): ``peers`` are weak references to these, and once there are some, ``data`` is the
-    current value without history. A write holds ``lock``. ``place``: where the elements are, in the argument
-    of a transformed function, see `fad.views.addresses`; None if they are next to each other.
+    ``version`` counts in-place changes. Some aliases share the value but not the history (`x.detach()`):
+    ``peers`` are weak references to these, and once there are some, ``data`` is the current value without
+    history. A write holds ``lock``. ``owned``: the version whose array was made by compiled code and never
+    given away, see NOTE [donated buffers]; -1 if there is none. ``place``: where the elements are, in the
+    argument of a transformed function, see `fad.views.addresses`; None if they are next to each other.
     """
 
-    __slots__ = ("__weakref__", "data", "lock", "peers", "place", "version")
+    __slots__ = ("__weakref__", "data", "lock", "owned", "peers", "place", "version")
 
     def __init__(self, version: int = 0) -> None:
         self.version = version
+        self.owned = -1
         self.data: Any = None
         self.peers: list[weakref.ref[Tensor]] = []
         self.place: Any = None
         self.lock = threading.RLock()
 
+
+class _Bodies:
+    """The bodies of `jit` that are being traced: ``traced`` is how many, in all threads.
+
+    If it is 0, nothing need be read of the state of the thread, which is slower. ``inside(t)``: what stands
+    for ``t`` in the body that this thread traces, ``t`` itself where nothing does; see
+    `fad.core.level.inside`.
+    """
+
+    __slots__ = ("inside", "lock", "traced")
+
+    inside: Callable[[Tensor], Tensor]
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.traced = 0
+
+
+bodies = _Bodies()
 
 # The Storage of all Tensors that have neither been written to nor viewed.
 UNSHARED = Storage()
@@ -165,6 +186,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             lazy = self._lazy if name in ("_value", "_aux", "_node") else None
             if lazy is not None:
                 return lazy.trace.get(self, name)
+            if name == "_value" and taken.arrays:
+                return taken.wait(self)
             try:
                 return object.__getattribute__(self, name)
             except AttributeError:
@@ -177,6 +200,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def value(self) -> Any:
         """The value one level down."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -185,6 +210,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def level(self) -> Level:
         """The level that it belongs to."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -193,6 +220,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def aux(self) -> Any:
         """What the level keeps beside the value."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -201,6 +230,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def requires_grad(self) -> bool:
         """Whether operations on it are recorded."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -214,6 +245,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def node(self) -> GraphNode | None:
         """The node that it is an output of, None for a leaf."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync_history(self)
@@ -224,6 +257,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def output_nr(self) -> int:
         """Which output of `node` it is."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -232,6 +267,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def aval(self) -> Any:
         """JAX's abstract value: shape, dtype and weak type, as seen at this level."""
+        if bodies.traced:
+            self = bodies.inside(self)
         meta = self.meta
         if meta is not None and meta.link is not None:
             meta.link.sync(self)
@@ -269,15 +306,26 @@ def _public(cls: type) -> list[str]:
 
 def version_of(t: Tensor) -> int:
     """How often the value was changed in place."""
+    if bodies.traced:
+        t = bodies.inside(t)
     return 0 if t.meta is None else t.meta.storage.version
 
 
 def has_history(t: Tensor) -> bool:
     """Whether ``t`` has a node, or will have one once its trace has run: whether it is no leaf."""
+    if bodies.traced:
+        t = bodies.inside(t)
     meta = t.meta
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)
     return t._requires_grad and (t._lazy is not None or t._node is not None)
+
+
+def given_away(t: Tensor) -> None:
+    """Note that somebody is given the array of ``t``, which from now on is not that of ``t`` alone."""
+    meta = t.meta
+    if meta is not None and meta.storage is not UNSHARED:
+        meta.storage.owned = -1
 
 
 def is_operand(x: object) -> bool:
@@ -297,6 +345,27 @@ def bottom(x: object) -> Any:
     return x
 
 
+class _Taken:
+    """Arrays that a compiled call has taken out of Tensors, to be overwritten; see NOTE [donated buffers].
+
+    ``arrays``: by the ids of the Tensors, whose slot ``_value`` is unset meanwhile. The call holds ``lock``.
+    """
+
+    __slots__ = ("arrays", "lock")
+
+    def __init__(self) -> None:
+        self.arrays: dict[int, Any] = {}
+        self.lock = threading.RLock()
+
+    def wait(self, t: Tensor) -> Any:
+        """The value of ``t`` after the call; what was there before it, if that was interrupted."""
+        with self.lock:
+            if not has_value(t) and id(t) in self.arrays:
+                t._value = self.arrays[id(t)]
+            return _value_slot.__get__(t)
+
+
+taken = _Taken()
 _new = object.__new__
 latest_level = -1  # the id of the newest level, for `Tensor.born`
 
@@ -384,6 +453,8 @@ _meta_lock = threading.RLock()
 
 def meta_of(t: Tensor) -> Meta:
     """The Meta of ``t``, made if it has none yet; one for all threads and finalizers."""
+    if bodies.traced:
+        t = bodies.inside(t)
     meta = t.meta
     if meta is None:
         fresh = Meta()
@@ -394,6 +465,8 @@ def meta_of(t: Tensor) -> Meta:
 
 def storage_of(t: Tensor) -> Storage:
     """The Storage of ``t``, made if it has none of its own yet; one for all threads and finalizers."""
+    if bodies.traced:
+        t = bodies.inside(t)
     meta = t.meta or meta_of(t)
     if meta.storage is UNSHARED:
         fresh = Storage(INFERENCE if meta.inference else 0)

@@ -85,8 +85,10 @@ class StagedLevel(RecordingLevel):
     ``stand_ins`` are in the body what ``captures`` are outside. ``has_drawn``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
-    ``lifted`` are inputs of the staged call too, with their tracers in ``given``. ``loops`` are those that
-    were rolled; ``traced``, the program before that, and ``size``, its number of equations after it.
+    ``lifted`` are inputs of the staged call too, with their tracers in ``given``; so are Tensors from outside
+    that have a twin in the body. ``twins``: the `fad.views.twins.Twins` of a body of `jit`; else None.
+    ``loops`` are those that were rolled; ``traced``, the program before that, and ``size``, its number of
+    equations after it.
     """
 
     __slots__ = (
@@ -103,10 +105,11 @@ class StagedLevel(RecordingLevel):
         "size",
         "stand_ins",
         "traced",
+        "twins",
     )
 
     kind = "staged"
-    runs_again = "jit, scan, cond or another staged function"
+    runs_again = "scan, cond or another staged function"
     traces = True
 
     def __init__(self, operands: Sequence[Operand], outer: Any) -> None:
@@ -124,6 +127,7 @@ class StagedLevel(RecordingLevel):
         self.loops: list[Rolled] = []
         self.size = 0
         self.traced: JaxProgram | None = None
+        self.twins: Any = None
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -159,6 +163,19 @@ class StagedLevel(RecordingLevel):
             f"{what and f'{what} of '}a Tensor ({describe(t)}) inside the body of a staged function "
             f"(jit, scan, cond, ...), which has no value yet: {instead_of_a_number(what)}"
         )
+
+    def inside(self, t: Tensor) -> Tensor:
+        return t if self.twins is None else self.twins.inside(t)  # type: ignore[no-any-return]
+
+    def outside(self, t: Tensor) -> Tensor:
+        return t if self.twins is None else self.twins.outside(t)  # type: ignore[no-any-return]
+
+    def readable(self, t: Tensor) -> Any:
+        return t if self.twins is None else self.twins.read(t)
+
+    def note_gradient(self, t: Tensor) -> None:
+        if self.twins is not None:
+            self.twins.note_gradient(t)
 
     def note_draw(self) -> None:
         self.has_drawn = True

@@ -46,7 +46,7 @@ def _get_grad(self: Tensor) -> Tensor | None:
 
     Warns (UserWarning) where there can be none: the Tensor is not a leaf, and does not retain it.
     """
-    meta = self.meta
+    meta = original(self).meta
     found = None if meta is None else meta.grad
     retains = meta is not None and meta.retains_grad
     if found is None and not retains and not has_error(self) and not _is_leaf(self):
@@ -88,7 +88,8 @@ def _del_grad(self: Tensor) -> None:
 
 def _retains_grad(self: Tensor) -> bool:
     """Whether ``.grad`` of this non-leaf is kept."""
-    return self.meta is not None and self.meta.retains_grad
+    meta = original(self).meta
+    return meta is not None and meta.retains_grad
 
 
 def _version(self: Tensor) -> int:
@@ -97,7 +98,7 @@ def _version(self: Tensor) -> int:
     Raises:
         GradientError: it is an inference Tensor, which keeps no count; an AttributeError too.
     """
-    if self.meta is not None and self.meta.inference:
+    if _is_inference(self):
         raise GradientError(
             "Inference tensors do not track version counter. Make a normal Tensor of it first: x.clone()"
         )
@@ -106,7 +107,8 @@ def _version(self: Tensor) -> int:
 
 def _is_inference(self: Tensor) -> bool:
     """Whether it was made in `fad.inference_mode`, so that no graph may save it."""
-    return self.meta is not None and self.meta.inference
+    meta = original(self).meta
+    return meta is not None and meta.inference
 
 
 def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
@@ -123,9 +125,10 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}"
             + (": convert it with x.astype(float)" if isinstance(self.dtype, np.dtype) else "")
         )
+    given, self = self, original(self)
     if not _is_leaf(self):
         if requires_grad:
-            return self
+            return given
         raise GradientError(_ONLY_LEAVES)
     if requires_grad and state.inference is None and _is_inference(self):
         raise GradientError(
@@ -142,7 +145,7 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     self._requires_grad = bool(requires_grad)
     if running.leaves is not None:
         running.leaves.append(self)
-    return self
+    return given
 
 
 _ONLY_LEAVES = (
@@ -182,6 +185,7 @@ def _detach_(self: Tensor) -> Tensor:
     Raises:
         GradientError: it is a view, whose history is that of its base.
     """
+    given, self = self, original(self)
     link = link_of(self)
     if link is not None and (link.base is not None or isinstance(link, DualLink)):
         raise GradientError(
@@ -189,7 +193,7 @@ def _detach_(self: Tensor) -> Tensor:
             "storage"
         )
     set_state(self, stop_gradient(self))
-    return self
+    return given
 
 
 def _get_data(self: Tensor) -> Tensor:

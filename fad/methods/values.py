@@ -10,7 +10,7 @@ import numpy as np
 
 from fad.core.jaxapi import array_type
 from fad.core.level import flush, layers, outlived, state
-from fad.core.tensor import Tensor
+from fad.core.tensor import Tensor, bodies, given_away
 from fad.core.types import DTypeLike, Operand, PyTree
 from fad.errors import (
     ArgumentError,
@@ -34,7 +34,10 @@ def unwrap(x: Operand, what: str = "") -> Any:
         HostValueError: it is batched or being traced, and so has no single value.
     """
     x = outlived(x)
+    if bodies.traced and isinstance(x, Tensor):
+        x = x.level.readable(x)
     while isinstance(x, Tensor):
+        given_away(x)
         x.level.check_has_value(x, what)
         x = outlived(x.value)
     return x

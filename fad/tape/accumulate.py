@@ -6,11 +6,13 @@ import functools
 import threading
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
-from fad.core.level import bind
+from fad.core.jaxapi import array_type, is_tracing
+from fad.core.level import bind, outside
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, meta_of, new_tensor
+from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.core.types import MaybeValue, Value
 from fad.errors import GradientError, describe
 from fad.tape.graph import AccumulateGrad, alias
@@ -38,6 +40,9 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
     starts ``.grad`` with the detached gradient, which has no tangent.
     """
     meta, level = meta_of(t), t.level
+    level.note_gradient(t)
+    if level is ROOT and type(t._value) is array_type and is_tracing():
+        _refuse_traced(t, gradient)
     with _adding:
         old = meta.grad
         if create_graph:
@@ -51,6 +56,18 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
         else:
             total = bind(ADD, (level.detach(old), _unrecorded(level.detach(gradient))))
             AccumulateGrad.write(old, level, total)
+
+
+def _refuse_traced(t: Tensor, gradient: Value) -> None:
+    """Refuse to leave a value that JAX traces in the ``.grad`` of a Tensor from before the trace."""
+    if isinstance(bottom(gradient), jax.core.Tracer):
+        raise GradientError(
+            f"backward() in code that JAX traces (jax.jit, ...) reaches a leaf from outside of it "
+            f"({describe(t)}), "
+            "and a value of the trace must not stay in its .grad. Write fad.jit in place of "
+            "jax.jit, which takes "
+            "the leaf for an input and puts the gradient there at each call; or pass the leaf as an argument."
+        )
 
 
 def _primal(x: Value) -> Value:
@@ -85,7 +102,7 @@ def accumulate(node: AccumulateGrad, gradient: MaybeValue, create_graph: bool = 
     if meta is not None and meta.post_hooks:
         for hook in list(meta.post_hooks.values()):
             if host is None:
-                _call_after(hook, variable)
+                _call_after(hook, outside(variable))
             else:
                 on_copy = functools.partial(_call_on_copy, hook)
                 call_observer(on_copy, [variable, meta.grad], hook)

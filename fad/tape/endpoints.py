@@ -249,7 +249,7 @@ def refuse_leaves_outside(
         else:
             lost = _lost_leaf(y, level) if isinstance(y, Tensor) and y.requires_grad else None
         if lost is not None:
-            raise GradientError(_outside(k, lost, level))
+            raise GradientError(leaf_outside(k, lost, level))
 
 
 def _levels(x: object) -> list[Level]:
@@ -339,7 +339,7 @@ def _leaves(
                     yield from [(leaf, True) for leaf, _ in _leaves(t, cut, arguments)]
 
 
-def _outside(k: int, x: object, level: Level) -> str:
+def leaf_outside(k: int, x: object, level: Level) -> str:
     """The message for a leaf that a `backward` inside of ``level`` does not reach."""
     start = f"backward() inside of a transform ({level!r}): element {k} of tensors depends on"
     if isinstance(x, Tensor) and _since(x) >= level.id:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NoReturn, cast
 
 import jax
 
-from fad.core.level import Level, state
+from fad.core.level import Level, bodies, inside, state
 from fad.core.tensor import Tensor, meta_of, new_tensor
 from fad.core.types import GraphNode, MaybeValue, Value
 from fad.errors import GradientError, describe
@@ -454,6 +454,8 @@ class AccumulateGrad(Node):
 
 def accumulator_of(t: Tensor) -> AccumulateGrad:
     """The AccumulateGrad node of a leaf; the same one as long as it is referenced."""
+    if bodies.traced:
+        t = inside(t)
     meta = t.meta or meta_of(t)
     known = meta.accumulator
     node = None if known is None else known()
@@ -471,6 +473,8 @@ def accumulator_of(t: Tensor) -> AccumulateGrad:
 
 def gradient_edge(t: Tensor) -> tuple[Node, int]:
     """Where the gradient of ``t`` (which requires grad) goes."""
+    if bodies.traced:
+        t = inside(t)
     meta = t.meta
     if meta is not None and meta.link is not None:
         meta.link.sync_history(t)

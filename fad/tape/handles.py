@@ -10,7 +10,7 @@ from fad.core import jaxapi
 from fad.core.level import state
 from fad.core.tensor import Tensor
 from fad.core.types import MaybeValue, Value
-from fad.errors import GradientError, describe
+from fad.errors import GradientError, HostValueError, describe
 
 
 class RemovableHandle:
@@ -63,7 +63,9 @@ def host_for(what: str, owner: Any, running: bool = False) -> Any:
         born = -1 if owner.level is None else owner.level.id
         if max(born, getattr(owner, "born", -1)) >= host.since:
             return host
-    refuse_in_traced_code(what, running)
+        refuse_in_traced_code(what, running)
+    elif state.body is None:  # in a body of `jit`, a hook is code of the program
+        refuse_in_traced_code(what, running)
     return None
 
 
@@ -87,7 +89,16 @@ def call_hook(
         f: it gives None exactly where the value is None.
     """
     if host is None or getattr(hook, "in_the_trace", False):
-        return tuple(f(*values))
+        try:
+            return tuple(f(*values))
+        except HostValueError as error:
+            raise HostValueError(
+                f"hook {name_of(hook)!r} needs a number in code that is being traced: write "
+                f"fnp.where(condition, "
+                f"g, h) for a branch, or compile with fad.jit(f, hooks=True), which calls hooks of "
+                f"Tensors made "
+                f"in f at each execution. {error}"
+            ) from None
     present = [v is not None for v in values]
 
     def run(*given: MaybeValue) -> Sequence[Value]:

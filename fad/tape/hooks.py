@@ -31,6 +31,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
+from fad.core.level import inside
 from fad.core.tensor import Tensor, meta_of
 from fad.core.types import MaybeValue
 from fad.errors import GradientError, describe
@@ -113,6 +114,7 @@ def retain_grad(t: Tensor) -> None:
             "can't retain_grad on Tensor that has requires_grad=False: compute it from what requires grad, "
             "outside of no_grad"
         )
+    t = inside(t)
     node = node_of(t)
     if node is not None:
         meta_of(t).retains_grad = True

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, restores_modes, state
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.level import Level, bind, constants, restores_modes, state
+from fad.core.tensor import Tensor, bodies, new_tensor
 from fad.core.types import MaybeValue, PyTree, Value
 from fad.errors import GradientError
 from fad.levels.batch import BatchLevel
@@ -27,6 +27,7 @@ from fad.tape.endpoints import (
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import accumulator_of
 from fad.tape.hooks import retain_grad
+from fad.tape.outside_node import is_of_outer_graph
 from fad.tape.recorder import level_of
 from fad.tape.running import running
 from fad.views.aliases import only_value
@@ -276,6 +277,9 @@ def _grad(
     options: _Options,
 ) -> list[MaybeValue]:
     """`grad` of lists."""
+    if bodies.traced and state.body is not None and all(map(is_of_outer_graph, outputs)):
+        with constants():  # the pass is over the graph outside
+            return _grad(outputs, inputs, cotangents, options)
     found = None
     if not options.keep_graph and not options.create_graph:
         found = _of_trace(outputs, cotangents, inputs)

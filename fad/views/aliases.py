@@ -15,6 +15,7 @@ from fad.core.level import (
     captured_by_jit,
     constants,
     flush,
+    inside,
     layers,
     outlived,
     state,
@@ -118,6 +119,8 @@ class Link:
 
 def link_of(t: Tensor) -> Link | None:
     """The Link of an alias; None if ``t`` is not an alias."""
+    if bodies.traced:
+        t = inside(t)
     return None if t.meta is None else t.meta.link  # type: ignore[return-value]  # see `ViewLink`
 
 

@@ -34,7 +34,7 @@ import numpy as np
 from fad.core.avals import VALUES
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, flush, layers, modes, state
+from fad.core.level import Level, bind, flush, layers, modes, outside, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, has_history, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
@@ -84,13 +84,15 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         GradientError: PyTorch's rules for leaves and special views.
         LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
     """
-    t, *rest = args
-    t = original(t)
+    given, *rest = args
+    t = original(given)
     link, who = _link(t), f"{primitive.name}_"
     if link is None:
-        return _write(t, None, whole_write(primitive), [t], rest, who)
-    op = part_write(primitive, form_of(link.chain))
-    return _write(t, link, op, [_base_of(link), t], rest, who, primitive)
+        _write(t, None, whole_write(primitive), [t], rest, who)
+    else:
+        op = part_write(primitive, form_of(link.chain))
+        _write(t, link, op, [_base_of(link), t], rest, who, primitive)
+    return outside(t)
 
 
 def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_") -> Tensor:
@@ -108,7 +110,8 @@ def replace(t: Tensor, new: Operand, step: Step | None = None, who: str = "copy_
     if isinstance(new, (list, tuple, np.ndarray, np.generic)):
         new = as_array(new)
     op = COPY if link is None else copy_write(form_of(link.chain))
-    return _write(t, link, op, [base], [new], who)
+    _write(t, link, op, [base], [new], who)
+    return outside(t)
 
 
 def overwrite_from(t: Tensor, new: Tensor, who: str) -> Tensor:
@@ -217,6 +220,7 @@ def _base_of(link: Link) -> Tensor:
 
 def check_writable(t: Tensor, who: str, elements: bool = True) -> None:
     """Raise where ``t`` must not be changed; ``elements``: these are written, not its shape alone."""
+    t = original(t)
     _check(t, _link(t), (), who, elements)
 
 
@@ -251,8 +255,9 @@ def _check(
         if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
-                f"{level.runs_again}, which runs more than once: pass it as an argument, or return the new "
-                "value and write it outside"
+                f"{level.runs_again}, which runs more than once: pass it as an argument (of a loop: "
+                f"carry it), or "
+                "return the new value and write it outside"
             )
 
 
@@ -337,9 +342,9 @@ def _write(
     rest: list[Operand],
     who: str,
     primitive: Primitive | None = None,
-) -> Tensor:
+) -> None:
     """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
-    of ``own``, the numbers of the view, and ``rest``; returns ``t``.
+    of ``own``, the numbers of the view, and ``rest``.
 
     ``primitive``: the operation on the view, where ``op`` is a `part_write` of it.
     """
@@ -350,7 +355,6 @@ def _write(
             _check(t, link, others, who)
             if not _write_deferred(link, op, own, others):
                 _commit(own[0], bind(op, [*map(snapshot, own), *others]))
-    return t
 
 
 def _write_deferred(
@@ -419,7 +423,7 @@ def _write_values(
 
 def _commit(root: Tensor, new: Tensor) -> None:
     """Give a base, and so all its views, the value and history of ``new``."""
-    _refuse_captured(root, new)
+    check_captured(root, new)
     dual = link_of(root)
     if isinstance(dual, DualLink):
         dual.write(root, new, overwrite_from)
@@ -453,7 +457,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
         flush()  # a trace that a finalizer has begun meanwhile may have the state of before as an input
 
 
-def _refuse_captured(root: Tensor, new: Any) -> None:
+def check_captured(root: Tensor, new: Any) -> None:
     """Refuse lanes of a vmap in a Tensor that was there before the vmap."""
     if new.level is ROOT:
         return

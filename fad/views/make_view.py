@@ -132,10 +132,10 @@ def attach_peer(out: Tensor, x: Tensor, chain: tuple[Step, ...]) -> None:
     root, before = origin(x)
     if storage.data is None:
         storage.data = stopped(root)
-    _make_peer(root, storage, ())
+    make_peer(root, storage, ())
     out.meta = Meta()
     out.meta.inference = x.meta.inference  # type: ignore[union-attr]
-    _make_peer(out, storage, (*before, *chain))
+    make_peer(out, storage, (*before, *chain))
     out.born = root.born  # since then there is what it shares
 
 
@@ -161,7 +161,7 @@ def _stop(x: Operand) -> Operand:
     return found
 
 
-def _make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
+def make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
     """Make ``t`` an alias of the view that ``chain`` makes of the storage's data, if it is no alias yet."""
     meta = meta_of(t)
     if meta.link is not None:
@@ -170,6 +170,19 @@ def _make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
     meta.link = Link(None, chain, DEFAULT, storage.version)
     storage.peers = [p for p in storage.peers if p() is not None]
     storage.peers.append(weakref.ref(t))
+
+
+def leave_peers(t: Tensor) -> None:
+    """Let ``t`` share its storage with nothing, if all that it shared it with is gone."""
+    meta, link = t.meta, link_of(t)
+    if meta is None or link is None or link.base is not None or link.chain or link.detached:
+        return
+    storage = meta.storage
+    with storage.lock:
+        link.sync(t)
+        if not any([p() is not None and p() is not t for p in storage.peers]):
+            meta.link = storage.data = None
+            storage.peers = []
 
 
 # Relations between views
@@ -200,8 +213,11 @@ def shares(a: object, b: object) -> bool:
     """Whether a write to one of two Tensors is seen in the other."""
     if a is b:
         return True
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not a.meta or not b.meta:
+    if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return False
+    a, b = original(a), original(b)
+    if a is b or not a.meta or not b.meta:
+        return a is b
     return a.meta.storage is b.meta.storage is not UNSHARED
 
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import bodies, captured_by_jit, flush, outlived, state
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.level import bodies, captured_by_jit, flush, inside, outlived, state
+from fad.core.tensor import Tensor, given_away, new_tensor
 from fad.core.types import DType
 from fad.tape.graph import accumulator_of
 from fad.tape.recorder import ROOT
@@ -77,8 +77,10 @@ class TrackedTensor(Tensor):
 
 
 def original(t: Tensor) -> Tensor:
-    """``t`` itself; for a `TrackedTensor` the Tensor that was flattened."""
-    return t.origin if type(t) is TrackedTensor else t
+    """``t`` itself; for a `TrackedTensor` the Tensor that was flattened; in a body of `jit`, its twin."""
+    if type(t) is TrackedTensor:
+        t = t.origin
+    return inside(t) if bodies.traced else t
 
 
 def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
@@ -93,6 +95,7 @@ def _flatten_tensor(t: Tensor) -> tuple[tuple[Any], None]:
     bare = not t.requires_grad or ROOT.id <= state.watermark
     if t.level is ROOT and bare and not captured_by_jit(t):
         value = t.value
+        given_away(t)
         flush()
         return (value,), None
     if not t.level.alive:

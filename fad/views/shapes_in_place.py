@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from fad.core.level import outside
 from fad.core.tensor import Tensor, has_history, meta_of, new_tensor, storage_of
 from fad.tape.anomaly import remember_write
 from fad.tape.graph import alias
@@ -46,7 +47,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
         link.seen = _NEVER
         meta.link = link
         link.sync(t)
-    return t
+    return outside(t)
 
 
 def _in_place_of(t: Tensor, link: Any) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from fad.core.level import outlived
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor, given_away, new_tensor
 from fad.core.types import Operand
 from fad.tape.recorder import ROOT
 
@@ -19,6 +19,7 @@ def stopped(x: Operand) -> Any:
         return jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x
     level, value = x.level, x.value
     if level is ROOT:
+        given_away(x)
         inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
         return new_tensor(inner, ROOT)
     return level.constant(x, stopped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -117,7 +118,8 @@ def test_a_tensor_that_leaks_out_of_a_trace_says_so():
 
     for run in (fad.jit(body), lambda x: fad.lax.map(body, x), jax.jit(fad.jit(body))):
         kept.clear()
-        run(X)
+        with contextlib.suppress(LevelError):  # jit finds it in the list
+            run(X)
         for use in (
             lambda t: t + 1,
             lambda t: fad.grad(lambda x: x * t)(1.0),
@@ -137,14 +139,19 @@ def test_python_values_cannot_be_taken_in_a_trace():
             fad.jit(lambda x: use(x.sum()))(X)
 
 
-def test_hooks_are_refused_and_not_left_out():
-    def with_hook(x):
+def test_hooks_are_code_of_the_program_or_refused_and_not_left_out():
+    def with_hook(x, hook=lambda g: 2 * g):
         y = fnp.sin(x)
-        y.register_hook(lambda g: 2 * g)
+        y.register_hook(hook)
         return y.sum()
 
+    assert_close(fad.jit(fad.grad(with_hook))(X), 2 * jnp.cos(X))
+    with pytest.raises(
+        HostValueError, match=r"hook '<lambda>' needs a number.*fnp\.where.*hooks=True"
+    ):
+        fad.jit(fad.grad(lambda x: with_hook(x, lambda g: g if g.sum() > 0 else -g)))(X)
     with pytest.raises(GradientError, match="a hook cannot be registered in code that is being"):
-        fad.jit(fad.grad(with_hook))(X)
+        jax.jit(fad.grad(with_hook))(X)
     f = fad.jit(fad.grad(lambda x: (fnp.sin(x) * x).sum()))
     expected = f(X)
     with fad.autograd.saved_tensors_hooks(lambda t: t.numpy(), lambda a: fad.tensor(a)):

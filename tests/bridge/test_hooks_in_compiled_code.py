@@ -14,7 +14,7 @@ import pytest
 import fad
 import fad.numpy as fnp
 from fad import autograd, lax
-from fad.errors import GradientError
+from fad.errors import GradientError, LevelError
 
 X = jnp.array([1.0, 2.0])
 
@@ -271,8 +271,9 @@ def test_registering_on_what_is_from_outside_is_refused() -> None:
         x.register_hook(print)
         return y
 
-    with pytest.raises(GradientError, match="cannot be registered in code that is being traced"):
-        jit(f)(1.0)
+    for compile in (jit, fad.jit):
+        with pytest.raises(LevelError, match="each call would register one more.*handle.remove"):
+            compile(f)(1.0)
     assert not x.meta or not x.meta.hooks
 
 
@@ -330,11 +331,7 @@ def test_without_hooks_the_program_is_as_before() -> None:
     assert "callback" not in plain.lower(X).as_text()
     assert on(X).tolist() == plain(X).tolist()
     log, h = logged()
-    with pytest.raises(GradientError, match="hooks=True"):
-        fad.jit(fad.grad(h))(1.0)
     jit(fad.grad(h))(1.0)
-    with pytest.raises(GradientError, match="hooks=True"):
-        fad.jit(fad.grad(h))(1.0)
     assert log == [()]
 
 

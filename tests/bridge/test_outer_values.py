@@ -20,8 +20,8 @@ X = jnp.array([0.3, -0.5, 0.7])
 def test_closing_over_what_is_tracked():
     w = fad.tensor(X, requires_grad=True)
     f = fad.jit(lambda x: x * w)
-    with pytest.raises(GradientError, match="closes over a Tensor .* the eager graph.*as an arg"):
-        f(X)
+    f(X).sum().backward()
+    assert_close(w.grad, X)
     with pytest.raises(GradientError, match="closes over a Tensor .* grad level"):
         fad.grad(lambda w: fad.jit(lambda x: x * w)(X).sum())(X)
     with pytest.raises(GradientError, match="closes over"):
@@ -64,9 +64,10 @@ def test_a_tensor_that_compiled_code_closes_over_is_read_at_each_call():
     assert donating(jnp.ones(2)).tolist() == [1.0, 20.0]
     scale += 1
     assert donating(jnp.ones(2)).tolist() == [2.0, 21.0]
-    scale.mul_(fad.tensor(2.0, requires_grad=True))
-    with pytest.raises(GradientError, match="closes over a Tensor"):
-        double(x)
+    factor = fad.tensor(2.0, requires_grad=True)
+    scale.mul_(factor)
+    double(x).sum().backward()
+    assert factor.grad == 23.0 + 21.0 * 2
 
 
 class Product(fad.Function):
@@ -166,15 +167,23 @@ def test_branches_on_what_is_computed_from_a_tensor_outside_raise():
     with pytest.raises(HostValueError, match="bool mask"):
         fad.jit(lambda x: x[scale > 1])(X[:2])
     assert scale.tolist() == [1.0, 2.0] and is_idle()
-    repeat = fad.tensor(3)  # the Tensor itself has a number, which is that of the trace
-    assert_close(fad.jit(lambda x: sum(x for _ in range(repeat)))(X), 3 * X)
+    repeat = fad.tensor(3)  # the Tensor itself has a number, and the program is for that one
+    f, traces = counted(lambda x: sum(x for _ in range(repeat)))
+    for number in (3, 3, 4, 3):
+        repeat.fill_(number)
+        assert_close(f(X), number * X)
+    assert len(traces) == 2
 
 
 def test_a_detached_tensor_is_as_old_as_what_it_shares():
     scale = fad.tensor([1.0, 2.0])
-    with pytest.raises(LevelError, match="from outside was written to in the body of jit"):
-        fad.jit(lambda x: scale.detach().mul_(2.0) * x)(jnp.ones(2))
-    assert scale.tolist() == [1.0, 2.0] and scale.version == 0
+    out = fad.jit(lambda x: scale.detach().mul_(2.0) * x)(jnp.ones(2))
+    assert out.tolist() == scale.tolist() == [2.0, 4.0] and scale.version == 1
+    with pytest.raises(
+        LevelError, match="from outside was written to in the body of scan.*carry it"
+    ):
+        fad.lax.map(lambda x: scale.detach().mul_(2.0) * x, jnp.ones((2, 2)))
+    assert scale.version == 1
 
 
 def test_stop_gradient_in_a_body_reads_a_tracked_tensor_at_each_call():
@@ -184,8 +193,8 @@ def test_stop_gradient_in_a_body_reads_a_tracked_tensor_at_each_call():
     with fad.no_grad():
         w.mul_(10.0)
     assert f(jnp.ones(2)).tolist() == [30.0, 60.0]
-    with pytest.raises(GradientError, match="closes over a Tensor .* tracked by the eager graph"):
-        fad.jit(lambda x: x * fad.no_grad()(lambda: w * 2)())(jnp.ones(2))
+    out = fad.jit(lambda x: x * fad.no_grad()(lambda: w * 2)())(jnp.ones(2))
+    assert out.tolist() == [20.0, 40.0] and isinstance(out, jax.Array)
 
 
 def test_views_of_tensors_outside_are_brought_up_to_date_where_they_are():

@@ -46,7 +46,7 @@ def test_compiled_code_makes_the_rows_of_coordinates_itself() -> None:
     # As operands they would be numbers that XLA does not know, and products with them would remain.
     compiled = fad.jit(fad.laplacian(lambda x: fnp.sum(fnp.sin(MATRIX @ x))))
     assert_close(compiled(X), -jnp.sum(MATRIX**2 * jnp.sin(MATRIX @ X)[:, None]))
-    (entry,) = compiled._entries.values()
+    ((entry,),) = compiled._entries.values()
     assert not any([a.shape == (1, *X.shape) for a in entry.fixed])
 
 

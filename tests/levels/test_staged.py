@@ -123,7 +123,7 @@ def test_small_constants_of_numpy_are_no_operands_of_compiled_code() -> None:
     x = fad.tensor([1.0, 2.0, 3.0])
     expected = f(x).array
     assert_close(compiled(x).array, expected)
-    (entry,) = compiled._entries.values()
+    ((entry,),) = compiled._entries.values()
     assert entry.fixed == []
     assert_close(compiled(x).array, expected)
     assert_close(fad.jit(fad.jacrev(f))(x).array, fad.jacrev(f)(x).array)

@@ -13,7 +13,7 @@ from helpers import assert_close, leaf
 
 import fad
 import fad.numpy as fnp
-from fad.errors import ArgumentError, GradientError, HostValueError
+from fad.errors import ArgumentError, GradientError, HostValueError, LevelError
 from fad.methods.values import is_tracked, unwrap
 
 VALUES = np.array([0.5, 2.0, 3.0], np.float32)
@@ -173,7 +173,8 @@ def test_text_inside_of_transforms_and_after_them() -> None:
     fad.grad(f)(VALUES)
     fad.vmap(f)(VALUES[:, None])
     fad.jvp(f, (VALUES,), (VALUES,))
-    fad.jit(f)(VALUES)
+    with pytest.raises(LevelError, match=r"seen\[3\] is a Tensor of it"):
+        fad.jit(f)(VALUES)
     for text, words in zip(texts, ["(grad)", "batch_dim=0", "tangent=[0.5, 2. , 3. ]", "<"]):
         assert words in text, text
     assert "finished)" in repr(seen[1])

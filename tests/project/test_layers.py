@@ -28,11 +28,12 @@ ROOMS = {
         equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
         repeats loop_reads rolling residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly nan_origins packing saved recorded_node
-        saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine endpoints""",
+        outside_node saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine
+        endpoints""",
     "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
-        unrecorded_writes inplace shapes_in_place copying""",
+        unrecorded_writes inplace shapes_in_place copying twins""",
     "arrays": """arguments lists special_cases call_notes keywords dims numpy_keywords
         numpy_functions plans results operations smooth smooth_ratios smooth_functions smooth_gamma
         smooth_special smooth_matrices smooth_norms smooth_deviations torch_functions
@@ -48,9 +49,9 @@ ROOMS = {
         function""",
     "transforms": "backward *",
     "methods": "names in_place functions * install",
-    "bridge": """protocols signatures jax_functions custom_rules outer_values program_keys shardings
-        hooks_in_compiled_code compilation tracing flat_operations torch_memory torch_checks torch_in_fad
-        fad_in_torch""",
+    "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind program_keys
+        shardings hooks_in_compiled_code steps quick_steps compilation tracing flat_operations torch_memory
+        torch_checks torch_in_fad fad_in_torch""",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",

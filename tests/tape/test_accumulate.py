@@ -204,8 +204,12 @@ def test_grad_of_outside_is_not_written_to_in_traced_code() -> None:
         return y
 
     with pytest.raises(LevelError, match="runs more than once"):
-        fad.jit(f)(np.ones(2, np.float32))
+        fad.lax.map(f, np.ones((1, 2), np.float32))
     assert held.tolist() == [1.0, 1.0]
+    step = fad.jit(f)
+    for expected in ([3.0, 3.0], [5.0, 5.0]):
+        step(np.ones(2, np.float32))
+        assert held.tolist() == expected and x.grad is held
 
 
 # At dual levels. Each program takes a library and whether passes are recorded, and returns Tensors and facts.

@@ -331,7 +331,6 @@ def test_writes_to_captured_tensors_in_code_that_runs_more_than_once_are_errors(
 
     for body in (f, g):
         for run in (
-            lambda: fad.jit(body)(V),
             lambda: flax.scan(lambda c, x: (body(c), x), V, X),
             lambda: flax.fori_loop(0, 2, lambda i, c: body(c), V),
             lambda: fad.checkpoint(body)(V),
@@ -375,7 +374,7 @@ def test_writes_to_arguments_reach_the_caller():
 def test_a_jitted_function_refuses_arguments_that_it_must_not_change():
     step = fad.jit(lambda x, y: x.add_(y))
     x = leaf(V)
-    with pytest.raises(GradientError, match="jit: a leaf Variable that requires grad"):
+    with pytest.raises(GradientError, match="add_: a leaf Variable that requires grad"):
         step(x, fad.tensor(V))
     y = fad.tensor(X)
     with pytest.raises(LevelError, match="shares its storage with leaf 1"):

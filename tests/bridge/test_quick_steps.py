@@ -1,0 +1,140 @@
+"""Settled calls of functions with state: memory, threads, interrupts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import jax
+import numpy as np
+import pytest
+from helpers import is_idle
+
+import fad
+
+
+def leaf(*numbers: float) -> fad.Tensor:
+    return fad.tensor(list(map(float, numbers)), requires_grad=True)
+
+
+def test_what_is_overwritten_is_donated():
+    w, m = leaf(*range(64)), fad.zeros(64)
+
+    @fad.jit
+    def step(x):
+        (w * x).sum().backward()
+        with fad.no_grad():
+            m.mul_(0.9).add_(w.grad)
+            w.sub_(m)
+        w.grad = None
+
+    x = fad.tensor(1.0)
+    step(x), step(x)
+    places = {t._value.unsafe_buffer_pointer() for t in (w, m)}
+    step(x)
+    assert {t._value.unsafe_buffer_pointer() for t in (w, m)} == places
+
+
+@pytest.mark.parametrize(
+    "hold",
+    {
+        "array": lambda w: w.array,
+        "data of a device": lambda w: w.array.addressable_data(0),
+        "data of the Tensor": lambda w: w.addressable_data(0),
+        "numpy": lambda w: np.asarray(w.array),
+        "numpy of it": lambda w: w.detach().numpy(),
+        "dlpack": lambda w: np.from_dlpack(w.array),
+        "leaf of a tree": lambda w: jax.tree.leaves(w.detach())[0],
+        "detached and stopped": lambda w: fad.stop_gradient(w),
+        "saved": lambda w: (w * w).sum().grad_fn,
+        "view": lambda w: w.array[:],
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_an_array_that_somebody_has_is_not_donated(hold):
+    w = leaf(*range(64))
+
+    @fad.jit
+    def step(x):
+        (w * x).sum().backward()
+        with fad.no_grad():
+            w.sub_(w.grad)
+        w.grad = None
+
+    x = fad.tensor(1.0)
+    step(x), step(x), step(x)
+    held = hold[1](w)
+    expected = list(range(-3, 61))
+    for _ in range(3):
+        step(x)
+        if hold[0] != "saved":
+            assert np.asarray(held).tolist() == expected
+    assert w.tolist() == list(range(-6, 58))
+
+
+def test_threads_step_one_after_the_other_and_see_no_trace():
+    w, count = fad.tensor(np.zeros(64)), fad.tensor(0.0)
+    started, errors, seen = threading.Barrier(5), [], []
+
+    @fad.jit
+    def step(x):
+        for _ in range(20):
+            w.add_(x)
+        count.add_(1.0)
+
+    def work():
+        try:
+            started.wait()
+            for _ in range(50):
+                step(fad.tensor(1.0))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    started.wait()
+    while any([t.is_alive() for t in threads]):
+        values = set(w.numpy().tolist())
+        seen.append(values)
+        assert len(values) == 1 and values.pop() % 20 == 0
+    for t in threads:
+        t.join()
+    assert errors == [] and float(count) == 200.0 and w.tolist() == [4000.0] * 64
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX alone")
+def test_an_interrupt_leaves_all_or_nothing():
+    tensors = [fad.zeros(8) for _ in range(20)]
+    step = fad.jit(lambda: [t.add_(1.0) for t in tensors] and None)
+    step(), step()
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    interrupts = 0
+    try:
+        for k in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + 1e-6 * (k % 100))
+                for _ in range(50):
+                    step()
+            except BaseException as error:  # C++ code of JAX makes other errors of it
+                assert "Interrupt" in f"{type(error)} {error}"
+                interrupts += 1
+            finally:
+                while True:
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 0.0)
+                        break
+                    except Interrupt:
+                        interrupts += 1
+            values = {float(t.array[0]) for t in tensors}
+            assert len(values) == 1 and {t.version for t in tensors} == values
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert interrupts > 100 and is_idle()

@@ -1,0 +1,350 @@
+"""The table of docs/functions-and-compiled-calls.md, row by row: what things mean in a body of `fad.jit`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import assert_close, counted, is_idle
+
+import fad
+from fad.errors import GradientError, HostValueError, LevelError
+
+
+def leaf(*numbers: float) -> fad.Tensor:
+    return fad.tensor(list(map(float, numbers)), requires_grad=True)
+
+
+def descent(w: fad.Tensor) -> Callable[[Any], fad.Tensor]:
+    def step(x):
+        loss = ((w * x) ** 2).sum()
+        loss.backward()
+        with fad.no_grad():
+            w.sub_(0.1 * w.grad)
+        w.grad = None
+        return loss.detach()
+
+    return step
+
+
+def test_a_result_whose_graph_the_body_has_freed_says_so():
+    w = leaf(1.0)
+
+    @fad.jit
+    def step(x, keep):
+        loss = (w * w * x).sum()
+        loss.backward(retain_graph=keep)
+        return loss
+
+    step = fad.jit(step.__wrapped__, static_argnames="keep")
+    for _ in range(2):
+        loss = step(fad.tensor(2.0), keep=False)
+        assert loss.requires_grad and not loss.is_leaf
+        with pytest.raises(GradientError, match="a second time"):
+            loss.backward()
+    w.grad = None
+    step(fad.tensor(2.0), keep=True).backward()
+    assert w.grad.tolist() == [8.0]
+
+
+def test_gradients_are_state_and_none_is_part_of_the_program():
+    w = leaf(1.0)
+    step, traces = counted(lambda x: (w * x).sum().backward())
+    for k in range(4):
+        step(2.0)
+        assert w.grad.tolist() == [2.0 * (k + 1)]
+    assert len(traces) == 2
+    w.grad = None
+    held = None
+    for _ in range(2):
+        step(3.0)
+        held = held or w.grad
+    assert w.grad is held and held.tolist() == [6.0] and len(traces) == 2
+
+    @fad.jit
+    def clear(x):
+        had = w.grad is not None
+        w.grad = x
+        return had
+
+    x = fad.tensor([5.0])
+    clear.__wrapped__(x)
+    assert w.grad is x
+
+
+def test_grads_given_from_outside_and_inside():
+    w, other = leaf(1.0), fad.tensor([7.0])
+
+    @fad.jit
+    def step(x):
+        w.grad = other
+        (w * x).sum().backward()
+        return w.grad
+
+    for k in range(3):
+        out = step(fad.tensor(1.0))
+        assert w.grad is other and out is other and other.tolist() == [8.0 + k]
+
+
+def test_what_is_changed_outside_between_calls_is_read():
+    w = leaf(1.0, 2.0)
+    step, traces = counted(descent(w))
+    eager = leaf(1.0, 2.0)
+    for k, change in enumerate(
+        [
+            lambda t: None,
+            lambda t: fad.no_grad()(t.mul_)(2.0),
+            lambda t: setattr(t, "data", fad.tensor([3.0, 4.0])),
+            lambda t: fad.no_grad()(t.copy_)(fad.tensor([0.5, 0.25])),
+            lambda t: None,
+        ]
+    ):
+        change(w), change(eager)
+        assert_close(step(1.0 + k), descent(eager)(1.0 + k))
+        assert_close(w.detach(), eager.detach())
+    w.requires_grad_(False)
+    with pytest.raises(GradientError, match="does not require grad"):
+        step(1.0)
+    w.requires_grad_(True)
+    step(1.0)
+    assert len(traces) <= 7
+
+
+def test_an_argument_that_is_written_to_is_that_of_the_caller():
+    @fad.jit
+    def step(p, x):
+        ((p["w"] * x) ** 2).sum().backward()
+        with fad.no_grad():
+            p["w"] -= p["w"].grad
+            p["w"].grad = None
+        x *= 2.0
+        return p["w"].sum()
+
+    for _ in range(3):
+        w, x = leaf(1.0, 2.0), fad.tensor(0.5)
+        step({"w": w}, x)
+        assert w.tolist() == [0.5, 1.0] and float(x) == 1.0 and w.grad is None and w.is_leaf
+    array = jnp.array(0.5)
+    step({"w": w}, array)
+    assert array == 0.5
+
+
+def test_hooks_registered_in_the_body_and_outside():
+    w = leaf(1.0)
+    seen = []
+    handle = w.register_hook(lambda g: (seen.append(1), g * 3)[1])
+
+    @fad.jit
+    def step(x):
+        y = w * x
+        y.register_hook(lambda g: g * 2)
+        inner = w.register_hook(lambda g: g + 1)
+        y.sum().backward()
+        inner.remove()
+        g = w.grad
+        w.grad = None
+        return g
+
+    assert step(fad.tensor(2.0)).tolist() == step(fad.tensor(2.0)).tolist() == [13.0]
+    assert len(seen) == 1
+    handle.remove()
+    assert step(fad.tensor(2.0)).tolist() == [5.0]
+    with pytest.raises(HostValueError, match=r"fnp\.where.*hooks=True"):
+        w.register_hook(lambda g: g if float(g.sum()) > 0 else -g)
+        step(fad.tensor(2.0))
+
+
+def test_a_failed_trace_or_call_writes_nothing():
+    w = leaf(1.0, 2.0)
+    buffer = fad.zeros(2)
+
+    def fails(x, how):
+        buffer.add_(1.0)
+        (w * x).sum().backward()
+        with fad.no_grad():
+            w.mul_(2.0)
+        if how:
+            raise how
+        return x
+
+    def untouched():
+        same = w.tolist() == [1.0, 2.0] and buffer.tolist() == [0.0, 0.0] and w.grad is None
+        return same and w.version == buffer.version == 0 and is_idle() and w.level.kind == "eager"
+
+    f = fad.jit(fails, static_argnums=1)
+    for error in (ValueError("no"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            f(fad.tensor(1.0), error)
+        assert untouched()
+    with pytest.raises(TypeError):
+        f(fad.tensor([1.0, 2.0, 3.0]), None)
+    assert untouched()
+    f(fad.tensor(1.0), None)
+    assert w.tolist() == [2.0, 4.0] and buffer.version == 1
+
+
+def test_transforms_around_a_step():
+    def eager_and_compiled(make):
+        for compile in (lambda f: f, fad.jit):
+            yield make(compile)
+
+    def counting(compile):
+        count = fad.tensor(0.0)
+
+        def f(x):
+            count.add_(1.0)
+            return (x * count).sum()
+
+        return compile(f), count
+
+    for f, count in eager_and_compiled(counting):
+        assert fad.grad(f)(jnp.ones(2)).tolist() == [1.0, 1.0] and float(count) == 1.0
+        assert fad.jvp(f, (jnp.ones(2),), (jnp.ones(2),))[1] == 4.0 and float(count) == 2.0
+        assert fad.vmap(f)(jnp.ones((2, 3))).tolist() == [9.0, 9.0] and float(count) == 3.0
+
+    def writing(compile):
+        kept = fad.zeros(2)
+        return compile(lambda x: (kept.copy_(x), x.sum())[1]), kept
+
+    for f, kept in eager_and_compiled(writing):
+        assert fad.grad(f)(jnp.ones(2)).tolist() == [1.0, 1.0] and kept.tolist() == [1.0, 1.0]
+        with pytest.raises(LevelError, match="captured from outside of the mapped function"):
+            fad.vmap(f)(jnp.full((2, 2), 3.0))
+        assert kept.tolist() == [1.0, 1.0]
+
+    for compile in (lambda f: f, fad.jit):
+        w = leaf(1.0, 2.0)
+        with pytest.raises(GradientError, match="inside of a transform"):
+            fad.grad(compile(descent(w)))(jnp.ones(2))
+        assert w.tolist() == [1.0, 2.0] and w.grad is None
+
+
+def test_jit_in_jit():
+    w, count = leaf(1.0, 2.0), fad.tensor(0)
+    inner = fad.jit(descent(w))
+
+    @fad.jit
+    def outer(x):
+        total = 0.0
+        for k in range(3):
+            total = total + inner(x * (k + 1))
+            count.add_(1)
+        return total
+
+    eager = leaf(1.0, 2.0)
+    for k in (1.0, 0.5):
+        x = fad.tensor([k, k])
+        expected = sum([descent(eager)(x * (i + 1)) for i in range(3)])
+        assert_close(outer(x), expected)
+        assert_close(w.detach(), eager.detach())
+    assert int(count) == 6 and w.version == eager.version and w.grad is None
+
+
+@pytest.mark.parametrize("loop", ["scan", "cond", "while"])
+def test_bodies_inside_that_write_to_what_is_outside_are_refused(loop):
+    total = fad.tensor(0.0)
+
+    def body(c):
+        total.add_(c)
+        return c + 1.0
+
+    @fad.jit
+    def step(x):
+        total.add_(1.0)
+        if loop == "scan":
+            return fad.lax.scan(lambda c, _: (body(c), None), x, None, length=2)[0]
+        if loop == "cond":
+            return fad.lax.cond(x > 0, body, lambda c: c, x)
+        return fad.lax.while_loop(lambda c: c < 3.0, body, x)
+
+    with pytest.raises(LevelError, match="which runs more than once.*carry it"):
+        step(fad.tensor(1.0))
+    assert float(total) == 0.0
+
+
+def test_a_loop_inside_reads_what_is_outside():
+    w = leaf(2.0)
+
+    @fad.jit
+    def step(x):
+        y = fad.lax.scan(lambda c, _: (c * w, None), x, None, length=3)[0]
+        y.sum().backward()
+        g, w.grad = w.grad, None
+        return g
+
+    for _ in range(2):
+        assert step(fad.tensor([1.0])).tolist() == [12.0]
+
+
+def test_under_a_transform_of_jax_nothing_of_its_trace_stays_outside():
+    w, buffer = leaf(1.0, 2.0), fad.zeros(2)
+
+    def eager(x):
+        (w * x).sum().backward()
+        return x
+
+    step = fad.jit(lambda x: (buffer.add_(x), x)[1])
+    for f in (eager, fad.jit(eager), step):
+        with pytest.raises((GradientError, LevelError), match="a value of the trace must not stay"):
+            jax.jit(f)(jnp.ones(2))
+    assert w.grad is None and buffer.tolist() == [0.0, 0.0] and buffer.version == 0
+    step(jnp.ones(2))
+    assert buffer.tolist() == [1.0, 1.0]
+
+
+def test_explain_lower_and_eval_shape():
+    weights, m = [leaf(1.0, 2.0)], fad.zeros(2)
+
+    def step(x):
+        (weights[0] * x).sum().backward()
+        with fad.no_grad():
+            m.add_(weights[0].grad)
+            weights[0].sub_(m)
+        weights[0].grad = None
+        return m.sum()
+
+    f, x = fad.jit(step), fad.tensor(1.0)
+    assert f.eval_shape(x).shape == () and "stablehlo" in f.lower(x).as_text()
+    assert weights[0].tolist() == [1.0, 2.0] and m.version == 0
+    f(x)
+    text = f.explain(x)
+    assert "weights[0] (float32[2], requires grad): is written to, its memory is donated" in text
+    assert "m (float32[2]): is written to" in text
+    weights[0].grad = fad.ones(2)
+    assert "weights[0] has a .grad now" in f.explain(x)
+    assert "argument 0 is float32[3], was float32[]" in f.explain(fad.ones(3))
+
+
+def test_a_tensor_that_takes_the_place_of_another_is_found():
+    class Model:
+        def __init__(self):
+            self.w = leaf(1.0)
+            self.all = [fad.tensor([2.0])]
+
+        @fad.jit
+        def __call__(self, x):
+            return (self.w * self.all[0] * x).detach()
+
+    model, x = Model(), fad.tensor([1.0])
+    for w, y in ((1.0, 2.0), (1.0, 2.0), (3.0, 2.0), (3.0, 5.0)):
+        model.w = model.w if w == 1.0 else leaf(w)
+        model.all[0] = fad.tensor([y])
+        assert model(x).tolist() == model(x).tolist() == [w * y]
+
+
+def test_an_object_that_cannot_be_hashed_is_known_by_its_identity():
+    @dataclasses.dataclass
+    class Model:
+        w: Any
+
+        @fad.jit
+        def step(self, x):
+            self.w.add_(x)
+
+    a, b = Model(fad.zeros(2)), Model(fad.zeros(2))
+    a.step(fad.tensor(1.0)), a.step(fad.tensor(1.0)), b.step(fad.tensor(5.0))
+    assert a.w.tolist() == [2.0, 2.0] and b.w.tolist() == [5.0, 5.0]
