@@ -341,7 +341,7 @@ class Compiled:
             entry = self._trace(key, leaves, rest, args, kwargs)
         if not entry.noted and applies and jaxapi.at_top_level() and not anomaly.watch:
             quick = self._note_quick(entry, leaves, args, kwargs)
-            results = MISS if quick is None else quick.run(leaves)
+            results: PyTree = MISS if quick is None else quick.run(leaves)
             if results is not MISS:
                 return trees.unflatten(entry.structure, results)
         if self._draws:
@@ -350,7 +350,7 @@ class Compiled:
             check_written(leaves, entry.changed, "jit")
         step = entry.step
         if entry.donating is not None and state.body is None and all(map(is_bare, leaves)):
-            values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+            values: list[PyTree] = [x.value if isinstance(x, Tensor) else x for x in leaves]
             flush()  # a trace may have them for inputs
             fixed = [
                 x.find(leaves) if isinstance(x, OuterTensor) else x for x in values_now(entry.fixed)
@@ -358,7 +358,7 @@ class Compiled:
             fixed = [x.value if isinstance(x, Tensor) else x for x in fixed]
             call, operands = entry.donating, [*fixed, *values]
         else:
-            given = leaves
+            given: list[PyTree] = leaves
             if entry.changed:  # their state at capture is saved
                 given = list(leaves)
                 for k in entry.changed:
@@ -370,7 +370,7 @@ class Compiled:
         with lock if step.effects else contextlib.nullcontext():
             targets = step.targets(leaves)
             out = executed(call, operands) if self._hooks else call(*operands)
-            outs = list(out) if type(out) is tuple else [out]
+            outs: list[PyTree] = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]
             if step.effects:
                 if state.levels:
@@ -385,12 +385,14 @@ class Compiled:
         if tensors or any([isinstance(x, Tensor) for x in outs]):
             outs = leave(outs, tensors)
         if entry.changed and applies:
-            write_back([leaves[k] for k in entry.changed], changed, "jit")
+            written: list[PyTree] = [leaves[k] for k in entry.changed]
+            write_back(written, changed, "jit")
         return trees.unflatten(entry.structure, outs)
 
     def _fitting(self, key: Hashable, leaves: list[PyTree]) -> _Entry | None:
         """The program for a call with this key, whose Tensors outside are as the program needs them."""
-        for entry in list(self._entries.get(key) or ()):
+        known: list[_Entry] = list(self._entries.get(key) or ())
+        for entry in known:
             if entry.step.fits(leaves):
                 return entry
         return None

@@ -63,7 +63,7 @@ def places_around(
                 if isinstance(item, Tensor):
                     _note_place(found, functools.partial(_item, x, k))
         elif not isinstance(x, (Tensor, types.MethodType, type)):
-            own = getattr(x, "__dict__", None)
+            own = getattr(x, "__dict__", {})
             for key in list(own) if type(own) is dict else ():
                 _note_place(found, functools.partial(own.get, key))
     return found

@@ -529,7 +529,7 @@ def without_history(x: PyTree) -> PyTree:
     level = x.level
     if not x.requires_grad or (level is not ROOT and level is not state.body):
         return x
-    return new_tensor(x.value, level, x.aux)
+    return new_tensor(x.value, level or ROOT, x.aux)
 
 
 def _apply(effect: Effect, t: Tensor, new: PyTree) -> None:

@@ -82,7 +82,7 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     loops = find_loops(program)
     if not loops:
         return closed, []
-    writer = _Writer(program, closed, LoopReads(program, loops))
+    writer = _LoopWriter(program, closed, LoopReads(program, loops))
     found, _ = trace(writer.run, [struct_of(v.aval) for v in closed.jaxpr.invars])
     if [v.aval for v in found.jaxpr.outvars] != [v.aval for v in closed.jaxpr.outvars]:
         return closed, []
@@ -130,7 +130,7 @@ class _Plan:
         return stack
 
 
-class _Writer:
+class _LoopWriter:
     """Writes a program with its loops as ``scan``."""
 
     def __init__(self, program: Numbered, closed: JaxProgram, read: LoopReads) -> None:
@@ -465,7 +465,7 @@ class _Repeat:
     ``avals``: of its operands, but for the constants.
     """
 
-    def __init__(self, writer: _Writer, k: int) -> None:
+    def __init__(self, writer: _LoopWriter, k: int) -> None:
         self._writer, self._k = writer, k
         self._plan = writer._plans[k]
         read = self._read = writer.read

@@ -354,7 +354,7 @@ class _Taken:
     __slots__ = ("arrays", "lock")
 
     def __init__(self) -> None:
-        self.arrays: dict[int, Any] = {}
+        self.arrays: dict[int, object] = {}
         self.lock = threading.RLock()
 
     def wait(self, t: Tensor) -> Any:

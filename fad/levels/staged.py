@@ -165,10 +165,10 @@ class StagedLevel(RecordingLevel):
         )
 
     def inside(self, t: Tensor) -> Tensor:
-        return t if self.twins is None else self.twins.inside(t)  # type: ignore[no-any-return]
+        return t if self.twins is None else self.twins.inside(t)
 
     def outside(self, t: Tensor) -> Tensor:
-        return t if self.twins is None else self.twins.outside(t)  # type: ignore[no-any-return]
+        return t if self.twins is None else self.twins.outside(t)
 
     def readable(self, t: Tensor) -> Any:
         return t if self.twins is None else self.twins.read(t)

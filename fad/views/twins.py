@@ -196,7 +196,7 @@ class Twins:
 
     def _seen(self, t: Tensor) -> Tensor:
         """``t`` as it is around the body."""
-        return t if self.around is None else self.around.inside(t)  # type: ignore[no-any-return]
+        return t if self.around is None else self.around.inside(t)
 
     def _note(self, t: Tensor, twin: Tensor, root: TwinRoot | None = None) -> Tensor:
         self._inside[id(t)] = t, twin, root
@@ -256,7 +256,7 @@ class Twins:
         twin = new_tensor(made._value, self.level)
         meta = meta_of(twin)
         meta.storage = storage_of(base)
-        meta.link = Link(base, link.chain, link.creation, version_of(base), link.output_nr)  # type: ignore[assignment]
+        meta.link = Link(base, link.chain, link.creation, version_of(base), link.output_nr)
         if made._requires_grad and seen.requires_grad:
             twin._requires_grad, twin._node, twin._output_nr = True, made._node, made._output_nr
         if seen.meta is not None and seen.meta.grad is not None:
