@@ -490,8 +490,8 @@ OF_JAX = (
         program=lambda: kept(fad.jit),
         words=(
             "Tensor float32[3]",
-            "was used after its trace had finished",
-            "return it from the function",
+            "after the trace, values[0] is a Tensor of it",
+            "Return the Tensor from the function",
         ),
         page="for-jax-users.md#fadjit",
     ),

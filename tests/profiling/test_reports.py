@@ -98,16 +98,16 @@ def test_memory_over_time() -> None:
 
 
 def test_what_graphs_keep_is_released_by_the_backward_pass(replay_mode: None) -> None:
-    x = leaf(np.ones(50_000, np.float32))  # too large to be replayed
+    x = leaf(np.ones(2_000_000, np.float32))  # too large to be replayed
     with profile() as p:
         y = fnp.sin(fnp.exp(x)).sum()
         held = p.memory().kept[-1]
         y.backward()
-    assert held == 200_000  # what exp gave and sin got is one array
+    assert held == 8_000_000  # what exp gave and sin got is one array
     assert p.memory().kept[-1] == 0
     with profile() as p:
         y = fnp.sin(fnp.exp(x))
-        assert p.memory().kept[-1] == 200_000
+        assert p.memory().kept[-1] == 8_000_000
         del y
     assert p.memory().kept[-1] == 0 and p.memory().alive[-1] == 0
 
