@@ -93,9 +93,10 @@ def run_rolled(f: Callable[..., Sequence[Operand]], values: Sequence[Array]) -> 
     """``f(*values)``, a list of arrays, where JAX traces a program: with its loops as loops."""
     closed, _ = rolled(trace(f, values)[0])
     program = current_program()
-    if program is not None:
-        return write_equations(program, closed, values)
-    return run_jaxpr(closed, *values)
+    # What f closes over may be part of a program around the current one, which a call of JAX takes in.
+    if program is None or any([isinstance(x, jax.core.Tracer) for x in closed.consts]):
+        return run_jaxpr(closed, *values)
+    return write_equations(program, closed, values)
 
 
 class _Again(NamedTuple):
