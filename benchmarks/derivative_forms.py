@@ -243,7 +243,7 @@ OF_TENSORS: dict[str, tuple[Callable[..., Any], ...] | tuple[Any, ...]] = {
     "frac": (lambda x: x.frac(), lambda x: x - jnp.trunc(x), B),
     "gather": (
         lambda x, k: x.gather(0, k[:, None]),
-        lambda x, k: jnp.take_along_axis(x[:, :1], k[:, None], 0),
+        lambda x, k: x[k[:, None], jnp.arange(1)],
         B,
         PLACES,
     ),

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from fad.arrays.lists import Function
-from fad.arrays.smooth import computed_as, for_complex, for_real, is_real, with_rule, with_slopes
+from fad.arrays.smooth import computed_as, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel_i0, ratio_of_sine
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
@@ -205,14 +205,6 @@ def _sign(sign: Function) -> Function:
     return lambda x, /: sign(x) if is_real(x) else smooth(x)
 
 
-def _with_sign(slope: Array, other: Array, on_cut: Array) -> Array:
-    """A slope with the sign of ``1 / other``, which the value has, on a branch cut.
-
-    Which side of the cut the value is of, for either sign of zero, is left to XLA.
-    """
-    return jnp.where(on_cut & (jnp.real(slope * other) < 0), -slope, slope)
-
-
 def _inverse_root(square: ArrayFunction, size: ArrayFunction) -> ArrayFunction:
     """``1 / sqrt(square)`` of ``x**2`` and a constant: ``1 / size`` where the square may overflow."""
 
@@ -227,26 +219,17 @@ _of_sinh = _inverse_root(lambda x: x * x + 1, jnp.abs)
 _of_cosh = _inverse_root(lambda x: (x - 1) * (x + 1), lambda x: x)
 
 
-def _inverse_sinh_slope(out: Array, x: Array) -> Array:
-    if is_real(x):
-        return _of_sinh(x)
-    slope = lax.rsqrt(1 + 1j * x) * lax.rsqrt(1 - 1j * x)
-    return _with_sign(slope, jnp.cosh(out), jnp.real(x) == 0)
+def _with_cut(x: Array) -> Array:
+    """``1 / (sqrt(x - 1) sqrt(x + 1))`` by one root, whose sign is wrong in half of the complex plane."""
+    root = lax.rsqrt((x - 1) * (x + 1))
+    return jnp.where(x.real * root.real < x.imag * root.imag, -root, root)
 
 
-def _inverse_cosh_slope(out: Array, x: Array) -> Array:
-    """Two roots, not one of ``x * x - 1``, which has the wrong sign in half of the complex plane."""
-    if is_real(x):
-        return _of_cosh(x)
-    return _with_sign(lax.rsqrt(x - 1) * lax.rsqrt(x + 1), jnp.sinh(out), jnp.imag(x) == 0)
+_of_complex_cosh = with_slopes(_with_cut, lambda out, x: -(x * out) * (out * out))
 
 
-def _inverse_sine_slope(out: Array, x: Array) -> Array:
-    return _with_sign(lax.rsqrt(1 - x) * lax.rsqrt(1 + x), jnp.cos(out), jnp.imag(x) == 0)
-
-
-def _inverse_cosine_slope(out: Array, x: Array) -> Array:
-    return -_with_sign(lax.rsqrt(1 - x) * lax.rsqrt(1 + x), jnp.sin(out), jnp.imag(x) == 0)
+def _inverse_cosh_slope(_: Array, x: Array) -> Array:
+    return _of_cosh(x) if is_real(x) else _of_complex_cosh(x)
 
 
 def _ldexp(ldexp: Function) -> Function:
@@ -353,9 +336,7 @@ def _kaiser(kaiser: Function) -> Function:
 
 
 _INVERSE: dict[str, Function] = {
-    "acos": lambda f: for_complex(f, _inverse_cosine_slope),
-    "asin": lambda f: for_complex(f, _inverse_sine_slope),
-    "asinh": lambda f: with_slopes(f, _inverse_sinh_slope),
+    "asinh": lambda f: for_real(f, lambda _, x: _of_sinh(x)),
     "acosh": lambda f: with_slopes(f, _inverse_cosh_slope),
 }
 IN_NUMPY: dict[str, Function] = {
