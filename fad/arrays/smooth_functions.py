@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from fad.arrays.lists import Function
-from fad.arrays.smooth import computed_as, for_real, is_real, with_rule, with_slopes
+from fad.arrays.smooth import all_axes, computed_as, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel_i0, ratio_of_sine
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
@@ -251,6 +251,13 @@ def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
     return for_real(logaddexp, slope, lambda out, x, y: slope(out, y, x))
 
 
+_times_exp = with_slopes(
+    lambda x, b: jnp.where(b == 0, 0, jnp.exp(x) * b),
+    lambda out, x, b: out,
+    lambda _, x, b: jnp.exp(x),
+)
+
+
 def _logsumexp(logsumexp: Function) -> Function:
     """JAX leaves out what has the weight 0, and so its derivative in the weight."""
 
@@ -267,26 +274,20 @@ def _logsumexp(logsumexp: Function) -> Function:
             "keepdims": keepdims,
             "return_sign": return_sign,
         }
-        if b is None or not is_real(a, b):
+        if b is None or not is_real(a, b) or not is_inexact(jnp.result_type(a, b)):
             return logsumexp(a, b=b, where=where, **options)
         if where is not None:
             return smooth(jnp.where(where, a, 0), b=jnp.where(where, b, 0), **options)
-
-        def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
-            (a, b), (a_t, b_t) = primals, tangents
-            full = {**options, "keepdims": True, "return_sign": True}
-            total, sign = smooth(a, b=b, **full)
-            part = sign * jnp.exp(a - total)
-            total = 0.0
-            if a_t is not None:
-                total = total + a_t * jnp.where(b == 0, 0, b * part)
-            if b_t is not None:
-                total = total + b_t * part
-            found = jnp.sum(total, axis, keepdims=keepdims)
-            return (found, jnp.zeros_like(out[1])) if return_sign else found
-
-        a, b = jnp.broadcast_arrays(*map(jnp.asarray, (a, b)))
-        return with_rule(lambda a, b: logsumexp(a, b=b, **options), rule)(a, b)
+        dtype = jnp.result_type(a, b)
+        a, b = jnp.broadcast_arrays(*[jnp.asarray(v).astype(dtype) for v in (a, b)])
+        axes = all_axes(a.ndim, axis)
+        weighted = lax.stop_gradient(jnp.where(b == 0, -jnp.inf, a))
+        top = jnp.max(weighted, axes, keepdims=True, initial=-jnp.inf)
+        top = jnp.where(jnp.isfinite(top), top, 0)
+        total = jnp.sum(_times_exp(a - top, b), axes, keepdims=keepdims)
+        sign = jnp.sign(total)
+        found = jnp.log(jnp.abs(total)) + (top if keepdims else lax.squeeze(top, axes))
+        return (found, sign) if return_sign else jnp.where(sign < 0, jnp.nan, found)
 
     return smooth
 
