@@ -219,6 +219,11 @@ def _logit(x: Any) -> Any:
     return jnp.log(x / (1 - x))
 
 
+def _at(x: Any, k: Any) -> Any:
+    """One element of each row."""
+    return jnp.take_along_axis(x, k[:, None], 1)[:, 0]
+
+
 # Methods of Tensor, and programs of JAX that compute the same.
 OF_TENSORS: dict[str, tuple[Callable[..., Any], ...] | tuple[Any, ...]] = {
     "add, alpha": (lambda x, y: x.add(y, alpha=2.0), lambda x, y: x + 2.0 * y, B, B),
@@ -243,7 +248,7 @@ OF_TENSORS: dict[str, tuple[Callable[..., Any], ...] | tuple[Any, ...]] = {
     "frac": (lambda x: x.frac(), lambda x: x - jnp.trunc(x), B),
     "gather": (
         lambda x, k: x.gather(0, k[:, None]),
-        lambda x, k: jnp.take_along_axis(x[:, :1], k[:, None], 0),
+        lambda x, k: x[k[:, None], jnp.arange(1)],
         B,
         PLACES,
     ),
@@ -260,13 +265,13 @@ OF_TENSORS: dict[str, tuple[Callable[..., Any], ...] | tuple[Any, ...]] = {
         lambda x: jnp.where(x > 0.5, 0.0, x),
         B,
     ),
-    "max, dim": (lambda x: x.max(dim=1)[0], lambda x: jnp.max(x, 1), B),
+    "max, dim": (lambda x: x.max(dim=1)[0], lambda x: _at(x, jnp.argmax(x, 1)), B),
     "median": (
         lambda x: x.median(dim=1)[0],
         lambda x: jnp.sort(x, 1)[:, (x.shape[1] - 1) // 2],
         B,
     ),
-    "min, dim": (lambda x: x.min(dim=1)[0], lambda x: jnp.min(x, 1), B),
+    "min, dim": (lambda x: x.min(dim=1)[0], lambda x: _at(x, jnp.argmin(x, 1)), B),
     "nanmedian": (lambda x: x.nanmedian(dim=1)[0], lambda x: jnp.nanmedian(x, 1), B),
     "norm": (lambda x: x.norm(), lambda x: jnp.linalg.norm(x.ravel()), B),
     "norm, of order 1": (lambda x: x.norm(1), lambda x: jnp.linalg.norm(x.ravel(), 1), B),

@@ -102,12 +102,6 @@ def for_real(function: Function, *slopes: Function) -> Function:
     return lambda *args: smooth(*args) if is_real(*args) else function(*args)
 
 
-def for_complex(function: Function, *slopes: Function) -> Function:
-    """`with_slopes`, where an argument is complex."""
-    smooth = with_slopes(function, *slopes)
-    return lambda *args: function(*args) if is_real(*args) else smooth(*args)
-
-
 def divisor(out: Array) -> Array:
     """``out``, and where it is 0 a divisor by which quotients are 0."""
     return jnp.where(out == 0, jnp.inf, out)

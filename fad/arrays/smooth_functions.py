@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from fad.arrays.lists import Function
-from fad.arrays.smooth import computed_as, for_complex, for_real, is_real, with_rule, with_slopes
+from fad.arrays.smooth import all_axes, computed_as, for_real, is_real, with_rule, with_slopes
 from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel_i0, ratio_of_sine
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
@@ -205,14 +205,6 @@ def _sign(sign: Function) -> Function:
     return lambda x, /: sign(x) if is_real(x) else smooth(x)
 
 
-def _with_sign(slope: Array, other: Array, on_cut: Array) -> Array:
-    """A slope with the sign of ``1 / other``, which the value has, on a branch cut.
-
-    Which side of the cut the value is of, for either sign of zero, is left to XLA.
-    """
-    return jnp.where(on_cut & (jnp.real(slope * other) < 0), -slope, slope)
-
-
 def _inverse_root(square: ArrayFunction, size: ArrayFunction) -> ArrayFunction:
     """``1 / sqrt(square)`` of ``x**2`` and a constant: ``1 / size`` where the square may overflow."""
 
@@ -227,26 +219,17 @@ _of_sinh = _inverse_root(lambda x: x * x + 1, jnp.abs)
 _of_cosh = _inverse_root(lambda x: (x - 1) * (x + 1), lambda x: x)
 
 
-def _inverse_sinh_slope(out: Array, x: Array) -> Array:
-    if is_real(x):
-        return _of_sinh(x)
-    slope = lax.rsqrt(1 + 1j * x) * lax.rsqrt(1 - 1j * x)
-    return _with_sign(slope, jnp.cosh(out), jnp.real(x) == 0)
+def _with_cut(x: Array) -> Array:
+    """``1 / (sqrt(x - 1) sqrt(x + 1))`` by one root, whose sign is wrong in half of the complex plane."""
+    root = lax.rsqrt((x - 1) * (x + 1))
+    return jnp.where(x.real * root.real < x.imag * root.imag, -root, root)
 
 
-def _inverse_cosh_slope(out: Array, x: Array) -> Array:
-    """Two roots, not one of ``x * x - 1``, which has the wrong sign in half of the complex plane."""
-    if is_real(x):
-        return _of_cosh(x)
-    return _with_sign(lax.rsqrt(x - 1) * lax.rsqrt(x + 1), jnp.sinh(out), jnp.imag(x) == 0)
+_of_complex_cosh = with_slopes(_with_cut, lambda out, x: -(x * out) * (out * out))
 
 
-def _inverse_sine_slope(out: Array, x: Array) -> Array:
-    return _with_sign(lax.rsqrt(1 - x) * lax.rsqrt(1 + x), jnp.cos(out), jnp.imag(x) == 0)
-
-
-def _inverse_cosine_slope(out: Array, x: Array) -> Array:
-    return -_with_sign(lax.rsqrt(1 - x) * lax.rsqrt(1 + x), jnp.sin(out), jnp.imag(x) == 0)
+def _inverse_cosh_slope(_: Array, x: Array) -> Array:
+    return _of_cosh(x) if is_real(x) else _of_complex_cosh(x)
 
 
 def _ldexp(ldexp: Function) -> Function:
@@ -268,6 +251,13 @@ def _logaddexp(logaddexp: Function, scale: float = 1.0) -> Function:
     return for_real(logaddexp, slope, lambda out, x, y: slope(out, y, x))
 
 
+_times_exp = with_slopes(
+    lambda x, b: jnp.where(b == 0, 0, jnp.exp(x) * b),
+    lambda out, x, b: out,
+    lambda _, x, b: jnp.exp(x),
+)
+
+
 def _logsumexp(logsumexp: Function) -> Function:
     """JAX leaves out what has the weight 0, and so its derivative in the weight."""
 
@@ -284,26 +274,20 @@ def _logsumexp(logsumexp: Function) -> Function:
             "keepdims": keepdims,
             "return_sign": return_sign,
         }
-        if b is None or not is_real(a, b):
+        if b is None or not is_real(a, b) or not is_inexact(jnp.result_type(a, b)):
             return logsumexp(a, b=b, where=where, **options)
         if where is not None:
             return smooth(jnp.where(where, a, 0), b=jnp.where(where, b, 0), **options)
-
-        def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
-            (a, b), (a_t, b_t) = primals, tangents
-            full = {**options, "keepdims": True, "return_sign": True}
-            total, sign = smooth(a, b=b, **full)
-            part = sign * jnp.exp(a - total)
-            total = 0.0
-            if a_t is not None:
-                total = total + a_t * jnp.where(b == 0, 0, b * part)
-            if b_t is not None:
-                total = total + b_t * part
-            found = jnp.sum(total, axis, keepdims=keepdims)
-            return (found, jnp.zeros_like(out[1])) if return_sign else found
-
-        a, b = jnp.broadcast_arrays(*map(jnp.asarray, (a, b)))
-        return with_rule(lambda a, b: logsumexp(a, b=b, **options), rule)(a, b)
+        dtype = jnp.result_type(a, b)
+        a, b = jnp.broadcast_arrays(*[jnp.asarray(v).astype(dtype) for v in (a, b)])
+        axes = all_axes(a.ndim, axis)
+        weighted = lax.stop_gradient(jnp.where(b == 0, -jnp.inf, a))
+        top = jnp.max(weighted, axes, keepdims=True, initial=-jnp.inf)
+        top = jnp.where(jnp.isfinite(top), top, 0)
+        total = jnp.sum(_times_exp(a - top, b), axes, keepdims=keepdims)
+        sign = jnp.sign(total)
+        found = jnp.log(jnp.abs(total)) + (top if keepdims else lax.squeeze(top, axes))
+        return (found, sign) if return_sign else jnp.where(sign < 0, jnp.nan, found)
 
     return smooth
 
@@ -353,9 +337,7 @@ def _kaiser(kaiser: Function) -> Function:
 
 
 _INVERSE: dict[str, Function] = {
-    "acos": lambda f: for_complex(f, _inverse_cosine_slope),
-    "asin": lambda f: for_complex(f, _inverse_sine_slope),
-    "asinh": lambda f: with_slopes(f, _inverse_sinh_slope),
+    "asinh": lambda f: for_real(f, lambda _, x: _of_sinh(x)),
     "acosh": lambda f: with_slopes(f, _inverse_cosh_slope),
 }
 IN_NUMPY: dict[str, Function] = {

@@ -6,6 +6,7 @@ See NOTE [smooth] in `fad.arrays.smooth`, and `fad.arrays.smooth_functions`.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 
 import jax
@@ -25,6 +26,20 @@ def _triple_product(a: Array) -> Array:
     """The determinant of three rows."""
     x, y, z = a[..., 0, :], a[..., 1, :], a[..., 2, :]
     return jnp.sum(x * jnp.cross(y, z), -1)
+
+
+def _minors(a: Array) -> list[Array]:
+    """The determinants of two columns of two rows of four."""
+    x, y = a[..., 0, :], a[..., 1, :]
+    pairs = itertools.combinations(range(4), 2)
+    return [x[..., i] * y[..., j] - x[..., j] * y[..., i] for i, j in pairs]
+
+
+def _of_four(a: Array) -> Array:
+    """The determinant of four rows: minors of the first two times those of the others (Laplace)."""
+    p = _minors(a[..., :2, :])
+    q = _minors(a[..., 2:, :])[::-1]
+    return p[0] * q[0] - p[1] * q[1] + p[2] * q[2] + p[3] * q[3] - p[4] * q[4] + p[5] * q[5]
 
 
 _inverse = with_rule(jnp.linalg.inv, lambda out, _, tangents: -out @ tangents[0] @ out)
@@ -105,13 +120,18 @@ def _det(det: Function) -> Function:
         return jnp.sum(cofactors(primals[0]) * tangents[0], (-2, -1))
 
     smooth = with_rule(det, rule)
-    of_three = computed_as(det, _triple_product)
+    polynomials = {3: _triple_product, 4: _of_four}
+
+    def without_options(a: Array) -> Array:
+        return det(a)
+
+    by_rows = {n: computed_as(without_options, of_n) for n, of_n in polynomials.items()}
 
     def called(a: Array, *options: Array) -> Outputs:
         a = jnp.asarray(a)
         if not (a.ndim >= 2 and a.shape[-1] == a.shape[-2] >= _BLOCK and is_inexact(a.dtype)):
             return det(a, *options)
-        return (of_three if a.shape[-1] == _BLOCK else smooth)(a)
+        return by_rows.get(a.shape[-1], smooth)(a)
 
     return called
 

@@ -425,6 +425,13 @@ def unfold(x: Array, dimension: int, size: int, step: int) -> Array:
             f"unfold: expected a size from 0 to {x.shape[dim]} and a step of at least 1, got size "
             f"{size} and step {step} for {text(x)}"
         )
-    starts = jnp.arange((x.shape[dim] - size) // step + 1) * step
+    count = (x.shape[dim] - size) // step + 1
+    if size <= step:  # they do not overlap
+        moved = jnp.moveaxis(x, dim, -1)
+        missing = [(0, 0)] * (x.ndim - 1) + [(0, max(0, count * step - x.shape[dim]))]
+        cut = jnp.pad(moved, missing)[..., : count * step]
+        windows = cut.reshape(*moved.shape[:-1], count, step)[..., :size]
+        return jnp.moveaxis(windows, -2, dim)
+    starts = jnp.arange(count) * step
     windows = jnp.take(x, starts[:, None] + jnp.arange(size), dim, mode="clip")
     return jnp.moveaxis(windows, dim + 1, -1)

@@ -101,7 +101,6 @@ def logdet(x: Array) -> Array:
 def diag_embed(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Matrices with the last dimension of ``x`` as their diagonals."""
     n = x.shape[-1] + abs(offset)
-    at = jnp.arange(x.shape[-1])
-    rows, columns = at + max(-offset, 0), at + max(offset, 0)
-    out = jnp.zeros((*x.shape[:-1], n, n), x.dtype).at[..., rows, columns].set(x)
+    rows = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(max(-offset, 0), max(offset, 0))])
+    out = jnp.where(jnp.eye(n, k=offset, dtype=bool), rows[..., None], jnp.zeros((), x.dtype))
     return jnp.moveaxis(out, (-2, -1), (dim1, dim2))
