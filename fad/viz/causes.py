@@ -512,7 +512,8 @@ class _Run:
         while v is not None and v.step is not None:
             bad = [a for a in v.step.values if a is not None and any_not_finite(a.below)]
             found = next((a for a in bad if any_nan(a.below)), None)
-            found = found or next((a for a in bad if not self._was_put_in(a)), None)
+            made = any_nan(v.below)
+            found = found or next((a for a in bad if not (made and self._was_put_in(a))), None)
             if found is None:
                 break
             v = found
