@@ -60,6 +60,15 @@ def warn_at_users_line(message: str, category: type[Warning]) -> None:
     )
 
 
+def users_call() -> str:
+    """What the innermost line of the user's on the call stack calls, and where: "grad in train.py:12"."""
+    frame, called = sys._getframe(1), ""
+    while not is_users(frame.f_code) and frame.f_back is not None:
+        called = frame.f_code.co_qualname.replace("<locals>.", "")
+        frame = frame.f_back
+    return f"{called.lstrip('_')} in {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
 filtering = "remove_frames"  # or "off"; set by `fad.errors.traceback_filtering`
 
 
