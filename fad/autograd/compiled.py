@@ -13,9 +13,9 @@ from fad.core.level import flush, state
 from fad.core.replay_protocol import seam
 
 _ADVICE = (
-    "What reads a node, as a hook or a pass with create_graph or retain_graph, ends a program. A value "
-    "that is read after backward() costs nothing. For the rest write the step as a function of its "
-    "parameters, with fad.value_and_grad, and compile it with fad.jit (hooks: fad.jit(f, hooks=True))."
+    "One by one runs what reads a node, as a hook or a pass with create_graph or retain_graph, and what goes on "
+    "from before a backward pass. A value that is read after backward() costs nothing. Else write the step as a "
+    "function of its parameters, with fad.value_and_grad, for fad.jit (with hooks: fad.jit(f, hooks=True))."
 )
 
 
@@ -86,7 +86,9 @@ class compiled:
             times = f"{len(nodes)} × " if len(nodes) > 1 else ""
             most = statistics.median_high(nodes)
             lines.append(times + line + (f"; then {most} nodes one by one" if most else ""))
-        if any([" reads a " in line for line in after]):
+        if any(
+            [" reads a " in line or (": replayed" in line and "; then" in line) for line in lines]
+        ):
             lines.insert(0, _ADVICE)
         return "\n".join(lines)
 

@@ -64,7 +64,7 @@ def users_call() -> str:
     """What the innermost line of the user's on the call stack calls, and where: "grad in train.py:12"."""
     frame, called = sys._getframe(1), ""
     while not is_users(frame.f_code) and frame.f_back is not None:
-        called = frame.f_code.co_qualname.replace("<locals>.", "")
+        called = frame.f_code.co_qualname.partition(".<locals>")[0]
         frame = frame.f_back
     return f"{called.lstrip('_')} in {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
