@@ -13,9 +13,10 @@ from fad.core.level import flush, state
 from fad.core.replay_protocol import seam
 
 _ADVICE = (
-    "One by one runs what reads a node, as a hook or a pass with create_graph or retain_graph, and what goes on "
-    "from before a backward pass. A value that is read after backward() costs nothing. Else write the step as a "
-    "function of its parameters, with fad.value_and_grad, for fad.jit (with hooks: fad.jit(f, hooks=True))."
+    "One by one runs what reads a node, as a hook or a pass with create_graph or retain_graph, and what "
+    "goes on from before a backward pass. A value that is read after backward() costs nothing. Else write "
+    "the step as a function of its parameters, with fad.value_and_grad, for fad.jit (with hooks: "
+    "fad.jit(f, hooks=True))."
 )
 
 
@@ -78,9 +79,9 @@ class compiled:
         many nodes were recorded or gone through by backward passes, mostly (the median).
         """
         after: dict[str, list[int]] = {}
-        for name, count, what, nodes in seam.replay.log():
+        for name, count, what, number in seam.replay.log():
             line = f"{name} ({count} operations): {what}"
-            after[line] = [*after.pop(line, []), nodes]
+            after[line] = [*after.pop(line, []), number]
         lines = []
         for line, nodes in after.items():
             times = f"{len(nodes)} × " if len(nodes) > 1 else ""

@@ -184,6 +184,8 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
                 outputs.setdefault(target, value)
         outputs.setdefault(node, getattr(node, "_saved_result", None))
     bad = [node for node in reversed(passed.visits) if any_not_finite(outputs.get(node))]
+    if not bad:
+        return []
     put_in: dict[Node, None] = {}
     for node in bad:
         given = any(target in put_in for target, _ in edges_of(node))
@@ -191,9 +193,7 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
             break
         put_in[node] = None
     else:
-        node = next(iter(put_in), None)
-    if node is None:
-        return []
+        node = bad[0]
     if is_leaf(node):
         return [Cause("nan", "a leaf has NaN or infinity in it")]
     mask = not_finite(outputs[node])
