@@ -658,6 +658,19 @@ def test_explain_counts_what_ran_one_by_one_and_says_which_line_it_was():
         assert int(said) == recorded - int(own) + passed
 
 
+def test_explain_says_what_has_a_program_recorded_again():
+    w = fad.tensor(X, requires_grad=True)
+    with fad.autograd.compiled(wait=True):
+        for _ in range(3):
+            y = fnp.sin(w * 2.0).sum()
+            y.item()
+            fad.autograd.grad(y, w, create_graph=True)
+    line = fad.autograd.compiled.explain().splitlines()[-1]
+    assert re.search(
+        r"recorded again, since grad in test_trace\.py:\d+ reads a node of it", line
+    ), line
+
+
 def test_segments_are_not_run_while_their_program_is_compiled(monkeypatch):
     submitted = []
 
