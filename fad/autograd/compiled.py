@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 from pathlib import Path
 from typing import Self
@@ -10,6 +11,13 @@ from typing import Self
 from fad.core.jaxapi import keep_compiled
 from fad.core.level import flush, state
 from fad.core.replay_protocol import seam
+
+_ADVICE = (
+    "One by one runs what reads a node, as a hook or a pass with create_graph or retain_graph, and what "
+    "goes on from before a backward pass. A value that is read after backward() costs nothing. Else write "
+    "the step as a function of its parameters, with fad.value_and_grad, for fad.jit (with hooks: "
+    "fad.jit(f, hooks=True))."
+)
 
 
 class compiled:
@@ -65,8 +73,25 @@ class compiled:
 
     @staticmethod
     def explain() -> str:
-        """How the last traces ended: replayed or not, and which guard failed."""
-        return seam.replay.explain()
+        """How the last traces ended: what ran as a program, what one by one, and why; the latest last.
+
+        Of equal lines there is one, with their number. ``then 12 nodes one by one``: before the next trace so
+        many nodes were recorded or gone through by backward passes, mostly (the median).
+        """
+        after: dict[str, list[int]] = {}
+        for name, count, what, number in seam.replay.log():
+            line = f"{name} ({count} operations): {what}"
+            after[line] = [*after.pop(line, []), number]
+        lines = []
+        for line, nodes in after.items():
+            times = f"{len(nodes)} × " if len(nodes) > 1 else ""
+            most = statistics.median_high(nodes)
+            lines.append(times + line + (f"; then {most} nodes one by one" if most else ""))
+        if any(
+            [" reads a " in line or (": replayed" in line and "; then" in line) for line in lines]
+        ):
+            lines.insert(0, _ADVICE)
+        return "\n".join(lines)
 
     @staticmethod
     def cache_on_disk(folder: str | os.PathLike[str] | None = None) -> str:

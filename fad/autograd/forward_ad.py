@@ -1,5 +1,8 @@
 """``torch.autograd.forward_ad``'s names: dual Tensors, in blocks or between two calls, and their switch."""
 
+from typing import TYPE_CHECKING
+
+from fad.errors.synonyms import hints_of as _hints_of
 from fad.transforms.dual_numbers import UnpackedDual as UnpackedDualTensor
 from fad.transforms.dual_numbers import dual_level as dual_level
 from fad.transforms.dual_numbers import enter_dual_level as enter_dual_level
@@ -19,3 +22,6 @@ __all__ = [
     "set_fwd_grad_enabled",
     "unpack_dual",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)

@@ -8,6 +8,7 @@ under ``no_grad``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from fad.core.level import restores_modes
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
+from fad.errors.synonyms import hints_of
 from fad.methods.values import is_tracked
 from fad.tape.engine import pull_back
 from fad.tape.grad_mode import enable_grad
@@ -29,6 +31,9 @@ from fad.transforms.boundary import check_callable, differentiable_leaves, leave
 from fad.views.make_view import stop_gradient
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = hints_of(__name__)
 
 
 def _tuple(x: PyTree, who: str, what: str) -> tuple[bool, tuple[PyTree, ...]]:

@@ -1,5 +1,8 @@
 """``torch.autograd.graph``'s names: nodes and edges, hooks on groups of Tensors, saved values."""
 
+from typing import TYPE_CHECKING
+
+from fad.errors.synonyms import hints_of as _hints_of
 from fad.tape.edges import Edge as Edge
 from fad.tape.edges import GradientEdge as GradientEdge
 from fad.tape.graph import Node as Node
@@ -25,3 +28,6 @@ __all__ = [
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)

@@ -23,7 +23,7 @@ slower. The core uses replay through this protocol alone. The call sites are:
   that the caller may donate (methods.values, views.pytree, bridge.compilation);
 * `Deferred.finish`: `transforms.reverse`, `jacobians` and `backward`, where gradients are computed;
 * `Deferred.close`: `RecordingLevel.__exit__`;
-* `fad.autograd.compiled`, for `cache_info`, `clear_cache` and `explain`.
+* `fad.autograd.compiled`, for `cache_info`, `clear_cache` and `explain`, which reads `log`.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class Replay(Protocol):
     def clear_cache(self) -> None:
         """Forget everything."""
 
-    def explain(self) -> str:
-        """How the last traces ended."""
+    def log(self) -> list[tuple[str, int, str, int]]:
+        """How the last traces ended: name, operations, what happened, and nodes run one by one after it."""
 
     def compile_at_once(self, on: bool) -> None:
         """Whether to compile each program when it is first needed, in the thread that needs it (a test
@@ -164,8 +164,8 @@ class NoReplay:
     def compile_at_once(self, on: bool) -> None:
         return None
 
-    def explain(self) -> str:
-        return "nothing is replayed: fad.replay is not installed"
+    def log(self) -> list[tuple[str, int, str, int]]:
+        return [("fad.replay is not installed", 0, "nothing is replayed", 0)]
 
 
 @dataclasses.dataclass(slots=True)

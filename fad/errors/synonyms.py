@@ -6,7 +6,11 @@ Data for messages of errors alone.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
+from typing import NoReturn
+
+from fad.errors.suggestions import no_name_later
 
 
 def by_name(table: dict[str, str]) -> dict[str, str]:
@@ -19,7 +23,7 @@ def by_name(table: dict[str, str]) -> dict[str, str]:
 _ARRAYS = """fad.numpy fad.nn fad.numpy.linalg fad.scipy.special fad.random fad.numpy.fft
 fad.scipy.linalg""".split()
 _OTHERS = """fad fad.autograd fad.func fad.scipy fad.extend fad.testing fad.autograd.graph
-fad.autograd.functional fad.scipy.signal""".split()
+fad.autograd.functional fad.scipy.signal fad.nn.utils""".split()
 _LAX = ["fad.lax", "fad.lax.linalg"]
 
 # Names of functions that are no methods of Tensor, or not for what is asked. `x` is the array.
@@ -173,6 +177,25 @@ def instead_in_module(module: str, name: str) -> str:
         return _NO_LAYERS
     known = own or _FUNCTIONS.get(name) or _where(name, _ARRAYS + _OTHERS)
     return _written(known or _method(name) or _where(name, _LAX))
+
+
+def hints_of(module: str) -> Callable[[str], NoReturn]:
+    """The ``__getattr__`` of a module: the error for a name that is not there says what to write.
+
+    >>> hints_of("fad.nn.utils")("clip_grad_norm")
+    Traceback (most recent call last):
+        ...
+    AttributeError: fad.nn.utils has no 'clip_grad_norm': did you mean 'clip_grad_norm_'...
+    """
+
+    def get(name: str) -> NoReturn:
+        def names() -> list[str]:
+            found: list[str] = importlib.import_module(module).__all__
+            return found
+
+        raise no_name_later(module, name, lambda: instead_in_module(module, name), names)
+
+    return get
 
 
 def instead_of_attribute(name: str) -> str:

@@ -6,6 +6,8 @@ is made of one level down. What a transform is given goes through `enter`, what 
 docs/extending.md shows one of each.
 """
 
+from typing import TYPE_CHECKING
+
 from fad.core.level import Level as Level
 from fad.core.level import bind as bind
 from fad.core.level import map_tensors as map_outputs
@@ -14,6 +16,7 @@ from fad.core.level import uncompiled as uncompiled
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import new_tensor as new_tensor
 from fad.core.types import Operation as Operation
+from fad.errors.synonyms import hints_of as _hints_of
 from fad.extend.operations import operation as operation
 from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
@@ -33,3 +36,6 @@ __all__ = [
     "restores_modes",
     "uncompiled",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)

@@ -4,6 +4,9 @@ What differs from those: `grad_and_value` gives ``(gradient, value)``, `vmap` ta
 ``randomness`` by position too, `functionalize` has ``remove``. A module is any object that has Tensors.
 """
 
+from typing import TYPE_CHECKING
+
+from fad.errors.synonyms import hints_of as _hints_of
 from fad.func.inspection import debug_unwrap as debug_unwrap
 from fad.func.modules import functional_call as functional_call
 from fad.func.modules import stack_module_state as stack_module_state
@@ -33,3 +36,6 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)

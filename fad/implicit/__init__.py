@@ -6,6 +6,9 @@ lineax (the extra ``implicit``). Begin with NOTE [a solution and its equation] i
 the linear systems.
 """
 
+from typing import TYPE_CHECKING
+
+from fad.errors.synonyms import hints_of as _hints_of
 from fad.implicit.decorators import custom_argmin as custom_argmin
 from fad.implicit.decorators import custom_fixed_point as custom_fixed_point
 from fad.implicit.decorators import custom_root as custom_root
@@ -23,3 +26,6 @@ __all__ = [
     "linear_solve",
     "root",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from fad.arrays.smooth_norms import vector_norm
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
+from fad.errors.synonyms import hints_of
 from fad.numpy import zeros
 from fad.tape.grad_mode import no_grad
 
@@ -27,6 +28,9 @@ __all__ = [
     "parameters_to_vector",
     "vector_to_parameters",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = hints_of(__name__)
 
 
 def _total_norm(tensors: Any, norm_type: float) -> Array:

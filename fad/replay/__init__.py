@@ -24,7 +24,7 @@ class Engine:
 
     open = staticmethod(open_trace)
     open_step = staticmethod(open_step)
-    explain = staticmethod(tree.explain)
+    log = staticmethod(tree.ended)
 
     def cache_info(self) -> dict[str, int]:
         programs = [e.program for e in tree.endings() if e.program is not None]

@@ -30,7 +30,7 @@ from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
 from fad.core.types import Operand, Outputs, PyTree
 from fad.replay.policy import at_once
-from fad.tape.running import running
+from fad.tape.running import count_nodes, running
 
 
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -110,7 +110,7 @@ class Program:
 
     def compile(self, avals: Sequence[Any]) -> None:
         """Compile it for arrays on the default device. Nobody watches the calls that it is traced with."""
-        before = running.watched, running.unwatched
+        before, nodes = (running.watched, running.unwatched), count_nodes()
         running.watched = running.unwatched = True
         try:
             structs = list(map(struct_of, avals))
@@ -127,6 +127,8 @@ class Program:
             self.call = call
         finally:
             running.watched, running.unwatched = before
+            traced = count_nodes() - nodes
+            running.passed -= traced
 
 
 observable(Program, "execute", "program")

@@ -44,6 +44,7 @@ from fad.core.tensor import (
 )
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import LevelError
+from fad.errors.tracebacks import users_call
 from fad.replay.inputs import (
     Input,
     Past,
@@ -457,6 +458,8 @@ class Segment:
         if self.edges is None:  # else a finalizer came between two lines
             self.edges = edges
             self.stretch = stretch.without_values()
+        what = f"recorded again, since {users_call()} reads a node of it"
+        tree.note(self.owner.name, stretch.path[-1].work, what)
 
     # The backward pass
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
-import itertools
 import sys
 import threading
 import weakref
@@ -30,6 +29,7 @@ from fad.replay.inputs import FOREIGN, LARGE
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
 from fad.replay.program import Program
 from fad.tape.recorder import ROOT, PrimitiveNode, RecordingLevel
+from fad.tape.running import count_nodes, running
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
@@ -185,6 +185,18 @@ class Root(State):
         self.code, self.name, self.policy = code, name, Policy()
 
 
+@dataclasses.dataclass(slots=True)
+class _Ended:
+    """How a trace ended, in a ``thread`` that had so many ``nodes`` then, and ``after`` it more."""
+
+    name: str
+    count: int
+    what: str
+    thread: int
+    nodes: int
+    after: int | None = None
+
+
 class _Tree:
     """All states, and their number; forgotten as a whole when there are too many. ``hits``: programs run.
     ``log``: how the last traces ended.
@@ -194,7 +206,7 @@ class _Tree:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.log: collections.deque[tuple[str, int, str]] = collections.deque(maxlen=64)
+        self.log: collections.deque[_Ended] = collections.deque(maxlen=64)
         self.forget()
 
     def forget(self) -> None:
@@ -225,13 +237,18 @@ class _Tree:
 
     def note(self, name: str, count: int, what: str) -> None:
         """Log how a trace of so many operations ended."""
-        self.log.append((name, count, what))
+        self.log.append(_Ended(name, count, what, running.id, count_nodes()))
 
-    def explain(self) -> str:
-        """How the last traces ended, the latest last; of equal lines in a row one, with their number."""
-        lines = [f"{name} ({count} operations): {what}" for name, count, what in list(self.log)]
-        groups = [(line, len(list(equal))) for line, equal in itertools.groupby(lines)]
-        return "\n".join([line if n == 1 else f"{n} × {line}" for line, n in groups])
+    def begin(self) -> None:
+        """Note that a trace may begin: what ran since the last one ended ran one by one."""
+        last = self.log[-1] if self.log else None
+        if last is not None and last.after is None and last.thread == running.id:
+            last.after = count_nodes() - last.nodes
+
+    def ended(self) -> list[tuple[str, int, str, int]]:
+        """See `fad.core.replay_protocol.Replay.log`."""
+        self.begin()
+        return [(e.name, e.count, e.what, e.after or 0) for e in list(self.log)]
 
 
 observable(_Tree, "note", "trace")

@@ -107,6 +107,7 @@ from fad.core.tensor import (
     take_over,
 )
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
+from fad.errors.tracebacks import users_call
 from fad.replay.inputs import (
     Input,
     Past,
@@ -638,7 +639,6 @@ class Trace:
             self._detach()
             if len(self.path) == 1:
                 return
-            self.why = self.why or "a value or a node was read"
             stretch = Stretch.of(self)
 
             def replay() -> list[MaybeValue] | None:
@@ -650,8 +650,8 @@ class Trace:
             if found is not None:
                 self._succeeded()
             else:
-                self._note(f"recorded: {self.why}")
                 self._record()
+                self._note(f"recorded: {self.why or users_call() + ' reads a value or a node'}")
             if not self.busy:  # else a call of `append` still uses them
                 self._empty()
 
@@ -761,6 +761,7 @@ def _begun(
         return None
     if jaxapi.checks_numbers() or jaxapi.is_tracing():
         return None
+    tree.begin()
     context = jaxapi.trace_context()
     settings = settings_number(context)
     root = root_of((settings, *key), code, name, taken) if settings else None

@@ -271,6 +271,7 @@ def _run_task(
             callback()
     finally:
         state.watermark, running.task, running.current, running.need = before
+        running.passed += len(dependencies)
     return results
 
 

@@ -17,6 +17,7 @@ class _Running(threading.local):
     """What a thread keeps of graphs.
 
     ``sequence``, ``id``: the numbers of the nodes that it records, and its own.
+    ``passed``: how many nodes backward passes have gone through.
     ``current``: the node that it is evaluating.
     ``need``: which gradients are wanted of that node.
     ``task``: the backward pass that it runs.
@@ -31,6 +32,7 @@ class _Running(threading.local):
     def __init__(self) -> None:
         self.sequence = itertools.count()
         self.id = next(_thread_ids)
+        self.passed = 0
         self.current: Node | None = None
         self.need: Sequence[bool] | None = None
         self.task: Any = None
@@ -42,3 +44,9 @@ class _Running(threading.local):
 
 _thread_ids = itertools.count(1)
 running = _Running()
+
+
+def count_nodes() -> int:
+    """How many nodes the thread has recorded, or gone through, since it began: differences count."""
+    running.passed -= 1  # for the number that this takes
+    return next(running.sequence) + running.passed

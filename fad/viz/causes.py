@@ -504,15 +504,19 @@ class _Run:
     # Where a NaN is born
 
     def _born_forwards(self) -> list[Cause]:
-        """The operation that gave the NaN or infinity in the result when it was given none."""
+        """The operation that gave the NaN or infinity in the result when it was given none.
+
+        An infinity that was put in, as a mask is, is not looked for: what makes a NaN of it is.
+        """
         v = next((v for v in self.outs if any_not_finite(v.below)), None)
         while v is not None and v.step is not None:
-            bad = next(
-                (a for a in v.step.values if a is not None and any_not_finite(a.below)), None
-            )
-            if bad is None:
+            bad = [a for a in v.step.values if a is not None and any_not_finite(a.below)]
+            found = next((a for a in bad if any_nan(a.below)), None)
+            made = any_nan(v.below)
+            found = found or next((a for a in bad if not (made and self._was_put_in(a))), None)
+            if found is None:
                 break
-            v = bad
+            v = found
         if v is None:
             return []
         if v.step is None:
@@ -524,6 +528,22 @@ class _Run:
         operands = operands_text(v.step.args, mask.shape, at)
         text = f"{v.step.name} gives {number_text(value)}, forwards, of {operands}"
         return [at_place("nan", text, v.step.place, v.step.name)]
+
+    def _was_put_in(self, v: _Value) -> bool:
+        """Whether a constant operand brought the infinity of a value that has no NaN."""
+        todo, seen = [v], {v}
+        while todo:
+            v = todo.pop()
+            if v.step is None:
+                return False
+            pairs = zip(v.step.args, v.step.values, strict=True)
+            bad = [(a, known) for a, known in pairs if any_not_finite(a)]
+            if not bad:
+                return False
+            more = {known for _, known in bad if known is not None} - seen
+            seen |= more
+            todo += more
+        return True
 
     def _bad_finding(
         self, name: str, target: tuple[Node, int], gradient: Value, bad: Value

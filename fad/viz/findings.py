@@ -110,13 +110,18 @@ class Why:
             end.insert(0, f"{listed(good)}: a plain number, not zero")
         room = _MOST_LINES - 1 - len(end)
         lines: list[str] = []
-        for number, x in enumerate(bad):
-            left = len(bad) - number - 1
-            most = max(1, room - len(lines) - 1 - min(left, 2))
-            block = [f"{x.name}: {x.text}", *[f"  {cause}" for cause in x.causes[: min(most, 3)]]]
-            if len(lines) + len(block) + bool(left) > room:
-                lines.append(f"... and {left + 1} more inputs: see .inputs")
+        alike: dict[tuple[str, tuple[Cause, ...]], list[str]] = {}
+        for x in bad:
+            alike.setdefault((x.text, x.causes), []).append(x.name)
+        left = len(bad)
+        for number, ((text, causes), names) in enumerate(alike.items()):
+            others = len(alike) - number - 1
+            most = max(1, room - len(lines) - 1 - min(others, 2))
+            block = [f"{listed(names)}: {text}", *[f"  {c}" for c in causes[: min(most, 3)]]]
+            if len(lines) + len(block) + bool(others) > room:
+                lines.append(f"... and {left} more inputs: see .inputs")
                 break
+            left -= len(names)
             lines += block
         return "\n".join([self._title, *lines, *end])
 

@@ -183,20 +183,38 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
             if target is not None and not nr and value is not None:
                 outputs.setdefault(target, value)
         outputs.setdefault(node, getattr(node, "_saved_result", None))
-    for node in reversed(passed.visits):
-        if any_not_finite(outputs.get(node)):
-            if is_leaf(node):
-                return [Cause("nan", "a leaf has NaN or infinity in it")]
-            mask = not_finite(outputs[node])
-            assert mask is not None
-            at = first_place(mask)
-            value = number_text(numbers(outputs[node])[at])  # type: ignore[index]
-            operands = operands_text(saved_operands(node), mask.shape, at)
-            text = f"{name_of(node)} gives {value}, forwards, of {operands}"
-            if not saved_operands(node):  # it may have had it from its operands
-                text = f"the result of {name_of(node)} is {value}, the first value known that is not finite"
-            return [at_place("nan", text, line_of(node), name_of(node))]
-    return []
+    bad = [node for node in reversed(passed.visits) if any_not_finite(outputs.get(node))]
+    if not bad:
+        return []
+    put_in: dict[Node, None] = {}
+    for node in bad:
+        given = any(target in put_in for target, _ in edges_of(node))
+        if any_nan(outputs[node]) or not (given or _may_put_in(node)):
+            break
+        put_in[node] = None
+    else:
+        node = bad[0]
+    if is_leaf(node):
+        return [Cause("nan", "a leaf has NaN or infinity in it")]
+    mask = not_finite(outputs[node])
+    assert mask is not None
+    at = first_place(mask)
+    value = number_text(numbers(outputs[node])[at])  # type: ignore[index]
+    operands = operands_text(saved_operands(node), mask.shape, at)
+    text = f"{name_of(node)} gives {value}, forwards, of {operands}"
+    if not saved_operands(node):  # it may have had it from its operands
+        text = f"the result of {name_of(node)} is {value}, the first value known that is not finite"
+    return [at_place("nan", text, line_of(node), name_of(node))]
+
+
+def _may_put_in(node: Node) -> bool:
+    """Whether an infinity in the output of a node may be a constant operand, as that of a mask is."""
+    if is_leaf(node):
+        return False
+    edges = edges_of(node)
+    saved = saved_operands(node) or [None] * len(edges)
+    pairs = zip(edges, saved, strict=True)
+    return any(target is None and (a is None or any_not_finite(a)) for (target, _), a in pairs)
 
 
 def _graph_boxes(

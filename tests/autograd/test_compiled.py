@@ -110,7 +110,7 @@ def test_what_the_cache_holds() -> None:
             fad.grad(f)(x)
             compiled.explain()  # in between
     lines = compiled.explain().splitlines()
-    assert re.fullmatch(r"\d+ × f \(\d+ operations\): replayed", lines[-1]), lines
+    assert re.match(r"\d+ × f \(\d+ operations\): replayed", lines[-1]), lines
     assert all(a != b for a, b in itertools.pairwise(lines))
     compiled.clear_cache()
     assert not compiled.cache_info()["structures"]

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import pytest
 from helpers import assert_close
 
@@ -532,6 +531,7 @@ def parameters_as_arguments() -> Any:
 
 @kind
 def with_optax() -> Any:
+    optax = pytest.importorskip("optax")
     params = {"w": leaf(4, 4), "b": leaf(4)}
     optimizer = optax.adam(0.01)
     with fad.no_grad():

@@ -402,7 +402,12 @@ def single_runs() -> Iterator[list[str]]:
 
 def last_trace() -> str:
     """What became of the last trace, in words."""
-    return fad.autograd.compiled.explain().splitlines()[-1].rpartition(" × ")[2]
+    return (
+        fad.autograd.compiled.explain()
+        .splitlines()[-1]
+        .rpartition(" × ")[2]
+        .partition("; then ")[0]
+    )
 
 
 class Table(dict[str, tuple[Callable[[], Any], Any]]):

@@ -326,10 +326,44 @@ def test_pictures(tmp_path):
 
 
 def test_many_inputs_are_ten_lines():
-    report = fad.why(lambda xs: sum(x.detach().sum() for x in xs))([jnp.ones(2)] * 30)
+    report = fad.why(lambda xs: sum(fnp.sqrt(x - k) for k, x in enumerate(xs)))([0.0] * 30)
     text = str(report).splitlines()
     assert len(text) <= 10 and "more inputs: see .inputs" in text[-1]
     assert len(report.inputs) == 30
+
+
+def test_inputs_with_one_cause_share_its_line():
+    report = fad.why(lambda xs: sum(x.detach().sum() for x in xs))([jnp.ones(2)] * 30)
+    _, names, cause = str(report).splitlines()
+    assert (
+        names
+        == "xs[0], xs[1], xs[2], xs[3], xs[4] and 25 more: None: every way to the result is cut"
+    )
+    assert "detach: a constant" in cause and len(report.inputs) == 30
+
+
+def test_a_mask_of_infinity_is_not_where_a_nan_is_born():
+    def attention(x, scale=1.0):
+        scores = fnp.where(x > 9.0, x, -fnp.inf)
+        scores = scores if scale == 1.0 else scores * scale
+        return (fad.nn.softmax(scores) * x).sum()
+
+    x = jnp.asarray([1.0, 2.0])
+    first = fad.why(attention)(x, 2.0).inputs[0].causes[0]
+    assert first.operation == "softmax" and "return (fad.nn.softmax" in first.source
+    t = fad.tensor(x, requires_grad=True)
+    with fad.autograd.detect_anomaly(check_nan=False):
+        loss = attention(t)
+    first = fad.autograd.why(loss, t).inputs[0].causes[0]
+    assert first.operation == "softmax" and "return (fad.nn.softmax" in first.source
+    # An infinity that is computed is where it begins; so is a mask that is the result.
+    for f in (
+        lambda x: (fnp.log(x * 0.0) - fnp.log(x * 0.0)).sum(),
+        lambda x: fnp.log(x * 0.0).sum(),
+    ):
+        assert fad.why(f)(x).inputs[0].causes[0].operation == "log"
+    masked = lambda x: fnp.where(x > 9.0, x, -fnp.inf).sum()
+    assert fad.why(masked)(x).inputs[0].causes[0].operation == "where"
 
 
 def test_a_long_chain_takes_no_recursion():
