@@ -29,8 +29,6 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 
-import jax
-
 from fad.bridge.steps import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
 from fad.core import jaxapi
 from fad.core.avals import aval_of

@@ -62,7 +62,6 @@ def warn_at_users_line(message: str, category: type[Warning]) -> None:
     )
 
 
-<<<<<<< HEAD
 def where_lines_change(stacks: Sequence[TracebackType | None]) -> str:
     """The lines at which call stacks differ, in the user's outermost function: those of a loop.
 
@@ -86,7 +85,8 @@ def where_lines_change(stacks: Sequence[TracebackType | None]) -> str:
             which = f"line {low}" if low == high else f"lines {low} to {high}"
             return f"{code[0]}, {which}, in {code[1]}"
     return ""
-=======
+
+
 def users_call() -> str:
     """What the innermost line of the user's on the call stack calls, and where: "grad in train.py:12"."""
     frame, called = sys._getframe(1), ""
@@ -94,7 +94,6 @@ def users_call() -> str:
         called = frame.f_code.co_qualname.partition(".<locals>")[0]
         frame = frame.f_back
     return f"{called.lstrip('_')} in {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
->>>>>>> explain
 
 
 filtering = "remove_frames"  # or "off"; set by `fad.errors.traceback_filtering`
