@@ -149,6 +149,7 @@ class QuickStep:
         self._write_places = [places[id(e.found)] for e in self._writes]
         self._grads = [e for e in step.effects if e.what == "grad"]
         self._grad_places = [places[id(e.found)] for e in self._grads]
+        self._changed = {*self._write_places, *self._grad_places}
         self._made = sorted({e.output for e in self._grads if e.output >= 0})
         self._links = [_has_link(e.found.tensor) for e in self._writes]
         shared = [e.output for e, linked in zip(self._writes, self._links) if linked]
@@ -182,12 +183,14 @@ class QuickStep:
         # No other Tensors have taken the places where the function finds these.
         if not all(map(operator.is_, map(operator.call, self._looks), self._there)):
             return None
-        for kind, source, facts, of in self._checks:
+        for place, (kind, source, facts, of) in enumerate(self._checks):
             if kind == 0:
                 t = source
             elif kind == 1:
                 t = leaves[source]
                 if of.met and t is not of.tensor:
+                    return None
+                if type(t) is not Tensor and place in self._changed:
                     return None
                 found.append(t)
                 continue

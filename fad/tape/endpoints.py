@@ -147,12 +147,6 @@ def _untracked(t: Any, k: int, who: str) -> str:
             f"{text}: it has dtype {t.dtype}, and comparisons, argmax and conversions to integers have no "
             "derivative. Compute the loss from values of floating dtype."
         )
-    if state.body is not None:
-        return (
-            f"{text}: in fad.jit, what the function takes or closes over is a value without a graph. Write "
-            "fad.value_and_grad(loss)(parameters) in it, which returns the gradients, or make leaves in it: "
-            "w = w.detach().requires_grad_()"
-        )
     return (
         f"{text}: {describe(t)}. Set requires_grad=True on an input it is computed from, outside of "
         "no_grad, and without detach() and numpy() between. If it is a gradient, compute it with "
