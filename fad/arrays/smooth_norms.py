@@ -290,8 +290,7 @@ def _cond(cond: Function) -> Function:
         def by_norms(x: Array) -> Array:
             return norm(x, p, (-2, -1)) * norm(jnp.linalg.inv(x), p, (-2, -1))
 
-        def by_singular_values(x: Array) -> Array:
-            greatest, least = _of_singular_values(2, -2)(x)[0]
+        def ratio(greatest: Array, least: Array) -> Array:
             return least / greatest if p == -2 else greatest / least
 
         x = jnp.asarray(x)
@@ -300,7 +299,12 @@ def _cond(cond: Function) -> Function:
         if p not in (None, 2, -2):
             return computed_as(lambda x: cond(x, p), by_norms)(x)
         made = jax.custom_jvp(lambda x: cond(x, p))
-        made.defjvp(functools.partial(jax.jvp, by_singular_values))  # the value too: one svd
+
+        @made.defjvp
+        def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
+            values, slopes = _of_singular_values(2, -2)(*primals)  # the value too: one svd
+            return jax.jvp(ratio, values, [_inner(slope, *tangents, (-2, -1)) for slope in slopes])
+
         return made(x)
 
     return smooth
