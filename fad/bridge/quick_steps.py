@@ -29,6 +29,8 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 
+import jax
+
 from fad.bridge.steps import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
 from fad.core import jaxapi
 from fad.core.avals import aval_of
@@ -299,7 +301,7 @@ class QuickStep:
             storage = t.meta.storage  # type: ignore[union-attr]
             mine = storage.owned == storage.version and storage.data is None
             if count > _ALONE or not mine or not self._warm:
-                operands[k] = operands[k].copy()
+                operands[k] = _copy(operands[k])
 
     def _results(
         self, results: PyTree, fresh: dict[int, Tensor], leaves: Sequence[PyTree]
@@ -360,4 +362,5 @@ def _count_alone() -> int:
 
 
 _ALONE = _count_alone()
+_copy = make_jit(jax.numpy.copy)  # an interrupt in `jax.numpy.copy` itself would leave JAX without a trace
 _UNSHARED = meta_of(new_tensor(None, ROOT)).storage
