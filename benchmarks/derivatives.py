@@ -104,7 +104,9 @@ ABOVE: dict[str, float] = {
     "scipy.special.betainc": 2.55,
     "numpy.sign": math.inf,  # of a complex number: JAX has no derivative, but zeros
     "scipy.special.comb, of repetition": 2.4,
+    "scipy.special.log_ndtr": 2.45,
     "scipy.special.poch": 4.8,
+    "scipy.special.sici": 4.2,
 }
 
 NAMES = [*sorted(set(names())), *FORMS]
