@@ -38,6 +38,7 @@ from rich.table import Table
 import fad
 from benchmarks.derivative_forms import FORMS
 from fad.arrays import special_cases
+from fad.core.jaxapi import programs
 from tests.helpers.helpers import MODULES
 from tests.helpers.operation_arguments import B, accepted, found_in, names, on_arrays
 
@@ -227,8 +228,8 @@ def _sizes(jaxpr: Any) -> Iterator[int]:
     """Of all arrays of a program."""
     for eqn in jaxpr.eqns:
         yield from (getattr(v.aval, "size", 0) for v in eqn.outvars)
-        for inner in jax.core.jaxprs_in_params(eqn.params):
-            yield from _sizes(inner)
+        for inner in programs(eqn):
+            yield from _sizes(getattr(inner, "jaxpr", inner))
 
 
 def _differentiable(case: Case) -> Case | None:
@@ -373,7 +374,9 @@ def uncovered() -> dict[str, str]:
     found = {}
     for module, table in itertools.product(MODULES, why):
         for name in sorted(getattr(special_cases, table).get(module, ())):
-            if hasattr(importlib.import_module(module), name):
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                is_there = hasattr(importlib.import_module(module), name)
+            if is_there:
                 found.setdefault(f"{module[4:]}.{name}", why[table])
     return {name: reason for name, reason in found.items() if name not in covered}
 

@@ -362,5 +362,7 @@ def _count_alone() -> int:
 
 
 _ALONE = _count_alone()
-_copy = make_jit(jax.numpy.copy)  # an interrupt in `jax.numpy.copy` itself would leave JAX without a trace
+_copy = make_jit(
+    jax.numpy.copy
+)  # an interrupt in `jax.numpy.copy` itself would leave JAX without a trace
 _UNSHARED = meta_of(new_tensor(None, ROOT)).storage

@@ -10,6 +10,10 @@ import jax
 import pytest
 
 import fad.numpy as fnp
+from fad.arrays.derive import SMOOTH
+
+pytest.importorskip("rich", reason="the benchmarks print with it (extra: bench)")
+
 from benchmarks import derivatives
 from benchmarks.derivatives import (
     ABOVE,
@@ -21,7 +25,6 @@ from benchmarks.derivatives import (
     NoDerivative,
     costs,
 )
-from fad.arrays.derive import SMOOTH
 
 MENDED = [
     name
