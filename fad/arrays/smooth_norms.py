@@ -302,8 +302,10 @@ def _cond(cond: Function) -> Function:
 
         @made.defjvp
         def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
-            values, slopes = _of_singular_values(2, -2)(*primals)  # the value too: one svd
-            return jax.jvp(ratio, values, [_inner(slope, *tangents, (-2, -1)) for slope in slopes])
+            (x,), (t,) = primals, tangents
+            values, slopes = _of_singular_values(2, -2)(x)  # the value too: one svd
+            out: Outputs = jax.jvp(ratio, values, [_inner(slope, t, (-2, -1)) for slope in slopes])
+            return out
 
         return made(x)
 
