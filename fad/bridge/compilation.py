@@ -15,6 +15,8 @@ from typing import Any
 import jax
 
 from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
+from fad.bridge.jit_fast_path import MISS, QuickStep
+from fad.bridge.jit_state import OuterTensor, StepState, StepTrace, lock, without_history
 from fad.bridge.left_behind import check_left, names_around, numbers_around, places_around
 from fad.bridge.outer_values import (
     Lanes,
@@ -27,10 +29,8 @@ from fad.bridge.outer_values import (
     values_now,
 )
 from fad.bridge.program_keys import differences, in_words, key_of, lanes, made_before, note_made
-from fad.bridge.quick_steps import MISS, QuickStep
 from fad.bridge.shardings import checked, placed, placing
 from fad.bridge.signatures import Arguments, is_dynamic
-from fad.bridge.steps import OuterTensor, StepState, StepTrace, lock, without_history
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache, Table
 from fad.core.collector import make_jit

@@ -363,7 +363,7 @@ def layers(x: object) -> Iterator[Tensor]:
 def inside(t: Tensor) -> Tensor:
     """What stands for ``t`` in the body of `jit` that this thread traces; ``t`` itself where nothing does.
 
-    See NOTE [twins] in `fad.views.twins`.
+    See NOTE [twins] in `fad.views.outside_tensors`.
     """
     body = state.body
     return t if body is None else body.inside(t)

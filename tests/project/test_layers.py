@@ -33,7 +33,7 @@ ROOMS = {
     "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
-        unrecorded_writes inplace shapes_in_place copying twins""",
+        unrecorded_writes inplace shapes_in_place copying outside_tensors""",
     "arrays": """arguments lists special_cases call_notes keywords dims numpy_keywords
         numpy_functions plans results operations smooth smooth_ratios smooth_functions smooth_gamma
         smooth_special smooth_matrices smooth_norms smooth_deviations torch_functions
@@ -50,8 +50,8 @@ ROOMS = {
     "transforms": "backward *",
     "methods": "names in_place functions * install",
     "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind program_keys
-        shardings hooks_in_compiled_code steps quick_steps compilation tracing flat_operations torch_memory
-        torch_checks torch_in_fad fad_in_torch""",
+        shardings hooks_in_compiled_code jit_state jit_fast_path compilation tracing flat_operations
+        torch_memory torch_checks torch_in_fad fad_in_torch""",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",

@@ -531,7 +531,7 @@ def parameters_as_arguments() -> Any:
 
 @kind
 def with_optax() -> Any:
-    optax = pytest.importorskip("optax")
+    optax = pytest.importorskip("optax", reason="the extra recipes")
     params = {"w": leaf(4, 4), "b": leaf(4)}
     optimizer = optax.adam(0.01)
     with fad.no_grad():

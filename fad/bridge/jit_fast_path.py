@@ -1,6 +1,6 @@
 """Settled calls of functions with state: JAX's table finds the program, C code puts in what is new.
 
-A `QuickStep` is for the calls of one `fad.bridge.steps.StepState` with nothing around them: no level, no
+A `QuickStep` is for the calls of one `fad.bridge.jit_state.StepState` with nothing around them: no level, no
 mode, no tracked argument but leaves, and results without a history. It checks the Tensors outside, takes
 their arrays, and lets JAX's own table of compiled calls run the program on them, as `jax.jit` of the
 functional twin would.
@@ -31,7 +31,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from fad.bridge.steps import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
+from fad.bridge.jit_state import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
 from fad.core import jaxapi
 from fad.core.avals import aval_of
 from fad.core.collector import make_jit
@@ -41,7 +41,7 @@ from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, taken
 from fad.core.types import Array, PyTree
 from fad.tape.recorder import ROOT
 from fad.views.make_view import leave_peers
-from fad.views.twins import Facts, facts_of
+from fad.views.outside_tensors import Facts, facts_of
 
 MISS = object()
 

@@ -22,7 +22,7 @@ the body does with the Tensor, it does with the twin (`fad.core.level.inside` is
 in: in `bind`, in its attributes, before a write), and other threads see the Tensor as it is.
 
 After the trace, what has become of the twins is what the body does: which are written to, and what their
-``.grad`` is. The new values are outputs of the program, `fad.bridge.steps` puts them into the Tensors.
+``.grad`` is. The new values are outputs of the program, `fad.bridge.jit_state` puts them into the Tensors.
 """
 
 from __future__ import annotations

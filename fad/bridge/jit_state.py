@@ -8,10 +8,10 @@ NOTE [steps]
     assert w.version == 3
 
 A trace finds the Tensors outside that the function uses, and what it changes, see NOTE [twins] in
-`fad.views.twins`. A `StepState` keeps both, without anything of the trace. At a call it finds the Tensors
-again, the ``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that the
-program depends on (`fad.views.twins.Facts`, shapes, which are one and the same); if not, the function is
-traced again.
+`fad.views.outside_tensors`. A `StepState` keeps both, without anything of the trace. At a call it finds the
+Tensors again, the ``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that
+the program depends on: `fad.views.outside_tensors.Facts`, shapes, and which of them are the same Tensor. If
+not, the function is traced again.
 
 What is new is put into the Tensors by one call of a function in C, which runs the program too: no signal
 handler can come in between, so an interrupt finds all of it done, or nothing. A lock makes calls that change
@@ -48,7 +48,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
-from fad.views.twins import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
+from fad.views.outside_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
 
 lock = taken.lock
 
@@ -94,7 +94,7 @@ class OuterTensor:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Effect:
-    """What a program does to one `OuterTensor`: see `fad.views.twins.Change`.
+    """What a program does to one `OuterTensor`: see `fad.views.outside_tensors.Change`.
 
     ``output``: the number of the output of the program that is the new value or ``.grad``, -1 if none is.
     ``new``: a `OuterTensor`, a Tensor, a bool or None. ``tracked``: the new value has a history outside.
