@@ -238,19 +238,23 @@ def _differentiable(case: Case) -> Case | None:
     for chosen in [places, *[(k,) for k in reversed(places) if len(places) > 1]]:
         one = replace(case, places=chosen)
         try:
-            operands = _operands(one)
-            if not operands[0][1]:
-                return None
-            first, second = _programs(jax, case.theirs, one)
+            weights = _weights(one)
+        except Exception:  # JAX cannot run it on these arrays
+            continue
+        if not weights:
+            return None
+        operands = _operands(one)
+        first, second = _programs(jax, case.theirs, one)
+        try:
             program = jax.make_jaxpr(first)(*operands[0])
-        except Exception:  # of whatever kind JAX raises
+        except Exception:  # JAX has no derivative of it in these places
             continue
         sizes = list(_sizes(program.jaxpr))
         if max(sizes, default=0) > LARGEST or len(sizes) > LONGEST:
             return None
         try:
             jax.eval_shape(second, *operands[1])
-        except Exception:
+        except Exception:  # nor a second one
             return replace(one, second=False)
         return one
     return None

@@ -86,7 +86,7 @@ class StagedLevel(RecordingLevel):
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
     ``lifted`` are inputs of the staged call too, with their tracers in ``given``; so are Tensors from outside
-    that have a twin in the body. ``twins``: of a body of `jit`, the `fad.views.outside_tensors.Twins`, or None.
+    that have a twin in the body. ``twins``: the `fad.views.outside_tensors.Twins` of a body of `jit`.
     ``loops`` are those that were rolled; ``traced``, the program before that, and ``size``, its number of
     equations after it.
     """
