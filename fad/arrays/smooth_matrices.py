@@ -36,7 +36,7 @@ def _minors(a: Array) -> list[Array]:
 
 
 def _of_four(a: Array) -> Array:
-    """The determinant of four rows: minors of the first two times those of the others (Laplace)."""
+    """The determinant of four rows: minors of the first two times minors of the last two (Laplace)."""
     p = _minors(a[..., :2, :])
     q = _minors(a[..., 2:, :])[::-1]
     return p[0] * q[0] - p[1] * q[1] + p[2] * q[2] + p[3] * q[3] - p[4] * q[4] + p[5] * q[5]

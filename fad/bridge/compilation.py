@@ -584,8 +584,8 @@ def jit(
     A step of training may be compiled as it is written in PyTorch. Tensors that ``f`` uses from outside, or
     among its arguments, are inputs of the program, read at each call; leaves that require grad are leaves
     inside, so that ``backward()`` adds to their ``.grad``; what ``f`` writes to in place, and every
-    ``.grad``, is as after an eager call. The memory of what is overwritten is donated, unless somebody has
-    the array.
+    ``.grad``, is as after an eager call. The memory of what is overwritten is donated, unless something else
+    refers to the array.
 
     Arguments:
         f: a fad function of pytrees of Tensors. Other side effects than those on Tensors happen when it is

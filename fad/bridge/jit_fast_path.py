@@ -13,9 +13,9 @@ NOTE [donated buffers]
     assert not held.is_deleted()
 
 The array that a Tensor has before it is written to is given to XLA for the new one, so that a step needs no
-second copy of parameters and optimizer state. That must not happen to an array which somebody has. So it is
-donated only if the last call of a step has put it there (`Storage.owned` is the version of that write),
-nobody was given it since by ``w.array`` or as a leaf of a pytree, and nothing in Python refers to it but the
+second copy of parameters and optimizer state. That must not happen to an array that a caller still refers
+to. So it is donated only if the last call of a step has put it there (`Storage.owned` is the version of that write),
+it was not returned since by ``w.array`` or as a leaf of a pytree, and nothing in Python refers to it but the
 Tensor, by the count of its references. Otherwise a copy is donated. (NumPy arrays and DLPack capsules on its
 memory hold the buffer, which XLA then copies itself.) The first run of a program also gets copies: JAX runs
 it from Python code, where an interrupt may come after the program has begun.
@@ -190,7 +190,7 @@ class QuickStep:
                 t = source
             elif kind == 1:
                 t = leaves[source]
-                if of.met and t is not of.tensor:
+                if of.captured and t is not of.tensor:
                     return None
                 if type(t) is not Tensor and place in self._changed:
                     return None
@@ -289,8 +289,9 @@ class QuickStep:
         return self._results(results, fresh, leaves)
 
     def _take(self, donors: Sequence[Tensor], operands: list[PyTree]) -> None:
-        """Take donated arrays out of their Tensors, so that who reads one waits, and copy those that are not
-        the Tensors' alone.
+        """Take donated arrays out of their Tensors, and copy those that are not the Tensors' alone.
+
+        A thread that reads such a Tensor meanwhile blocks until the call is done.
         """
         arrays = taken.arrays
         arrays.clear()

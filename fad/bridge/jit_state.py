@@ -56,11 +56,11 @@ lock = taken.lock
 class OuterTensor:
     """How a call finds a Tensor outside that a program uses, and what the program depends on of it."""
 
-    __slots__ = ("aval", "facts", "met", "number", "owns", "places", "source", "tensor")
+    __slots__ = ("aval", "captured", "facts", "number", "owns", "places", "source", "tensor")
 
     def __init__(self, root: TwinRoot, source: int | OuterTensor | None) -> None:
-        self.met = root.met and isinstance(source, int)
-        self.tensor: Tensor | None = root.tensor if source is None or self.met else None
+        self.captured = root.captured and isinstance(source, int)
+        self.tensor: Tensor | None = root.tensor if source is None or self.captured else None
         self.source = source
         self.facts = root.facts
         self.aval = root.twin.aval
@@ -258,7 +258,11 @@ class StepState:
         for found in self.founds:
             t = found.find(leaves)
             if not isinstance(t, Tensor):
-                if isinstance(found.source, int) and found.facts == UNTRACKED and not found.met:
+                if (
+                    isinstance(found.source, int)
+                    and found.facts == UNTRACKED
+                    and not found.captured
+                ):
                     continue
                 return False
             if facts_of(t) != found.facts or inside(t).aval != found.aval:
@@ -267,7 +271,7 @@ class StepState:
                 return False
             if not found.is_in_place():
                 return False
-            if found.met and t is not found.tensor:
+            if found.captured and t is not found.tensor:
                 return False
             if id(t) in seen and found.source is not None:
                 return False

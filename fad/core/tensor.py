@@ -322,7 +322,7 @@ def has_history(t: Tensor) -> bool:
 
 
 def given_away(t: Tensor) -> None:
-    """Note that somebody is given the array of ``t``, which from now on is not that of ``t`` alone."""
+    """Note that the array of ``t`` is returned to a caller: from now on ``t`` is not its only owner."""
     meta = t.meta
     if meta is not None and meta.storage is not UNSHARED:
         meta.storage.owned = -1

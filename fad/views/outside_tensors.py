@@ -87,9 +87,9 @@ class TwinRoot:
 
     ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
     of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is. ``facts``, ``grad``: as they were
-    before the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage. ``met``: the
-    body came to it by another way than by the argument. ``number``: the array, where Python code of the body
-    has read numbers of it, so that the program depends on them.
+    before the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage.
+    ``captured``: the body also closes over it, where it is an argument. ``number``: the array, where Python
+    code of the body has read numbers of it, so that the program depends on them.
     """
 
     tensor: Tensor
@@ -98,7 +98,7 @@ class TwinRoot:
     facts: Facts
     grad: Tensor | None
     owns_value: bool = True
-    met: bool = False
+    captured: bool = False
     number: PyTree = None
 
     def find(self, leaves: Sequence[PyTree]) -> PyTree:
@@ -150,7 +150,7 @@ class Twins:
         if known is not None:
             root = known[2]
             if root is not None:
-                root.met = True
+                root.captured = True
             return known[1]
         if t.born >= self.level.id or type(t) is not Tensor:
             return t
