@@ -14,11 +14,11 @@ NOTE [donated buffers]
 
 The array that a Tensor has before it is written to is given to XLA for the new one, so that a step needs no
 second copy of parameters and optimizer state. That must not happen to an array that a caller still refers
-to. So it is donated only if the last call of a step has put it there (`Storage.owned` is the version of that write),
-it was not returned since by ``w.array`` or as a leaf of a pytree, and nothing in Python refers to it but the
-Tensor, by the count of its references. Otherwise a copy is donated. (NumPy arrays and DLPack capsules on its
-memory hold the buffer, which XLA then copies itself.) The first run of a program also gets copies: JAX runs
-it from Python code, where an interrupt may come after the program has begun.
+to. So it is donated only if the last call of a step has put it there (`Storage.owned` is the version of that
+write), it was not returned since by ``w.array`` or as a leaf of a pytree, and nothing in Python refers to it
+but the Tensor, by the count of its references. Otherwise a copy is donated. (NumPy arrays and DLPack capsules
+on its memory hold the buffer, which XLA then copies itself.) The first run of a program also gets copies: JAX
+runs it from Python code, where an interrupt may come after the program has begun.
 """
 
 from __future__ import annotations
