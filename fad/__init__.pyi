@@ -71,9 +71,9 @@ from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
 from fad.tape.grad_mode import no_grad as no_grad
 from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
-from fad.transforms.dual_numbers import dual_level as dual_level
-from fad.transforms.dual_numbers import make_dual as make_dual
-from fad.transforms.dual_numbers import unpack_dual as unpack_dual
+from fad.transforms.jvp import dual_level as dual_level
+from fad.transforms.jvp import make_dual as make_dual
+from fad.transforms.jvp import unpack_dual as unpack_dual
 from fad.viz.causes import why as why
 
 __version__: str

@@ -1,32 +1,36 @@
-"""Which arguments of a JAX function are arrays, and a hashable key for everything else.
-
-NOTE [a key is a recipe]
-
-`freeze` walks over one argument. Arrays (and, where the parameter takes arrays, Python scalars) go
-into a list of leaves; what remains is returned as nested tuples that name the type of every entry, so
-that 1, 1.0 and True differ. Such a key is hashable, has nothing in it that a caller could change later,
-and is enough to make the argument again: `thaw` does, given new leaves. So one walk yields both
-the name of the compiled function to look for and, if it must be made, its arguments.
-"""
+"""How arguments are given: which are arrays, lists among them; dimensions; PyTorch's keywords."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import Count
-from fad.core.caches import Table
-from fad.core.keys import exact
+from fad.core.caches import Table, exact
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
-from fad.core.types import NumpyArray, PyTree
+from fad.core.types import Array, ArrayFunction, Axes, NumpyArray, PyTree, Value
 from fad.errors import describe
+
+if TYPE_CHECKING:
+    from fad.arrays.operations import Op
+
+# Which arguments of a JAX function are arrays, and a hashable key for everything else.
+#
+# NOTE [a key is a recipe]
+#
+# `freeze` walks over one argument. Arrays (and, where the parameter takes arrays, Python scalars) go
+# into a list of leaves; what remains is returned as nested tuples that name the type of every entry, so
+# that 1, 1.0 and True differ. Such a key is hashable, has nothing in it that a caller could change later,
+# and is enough to make the argument again: `thaw` does, given new leaves. So one walk yields both
+# the name of the compiled function to look for and, if it must be made, its arguments.
 
 # Roles of parameters. An array or Tensor is a leaf in all of them but the first.
 STATIC = 0  # scalars and containers are static, and so are integers in arrays where not traced
@@ -373,3 +377,251 @@ def thaw_all(
     it = iter(leaves)
     args = [thaw(k, it) for k in positional]
     return args, {name: thaw(k, it) for name, k in named}
+
+
+# Lists where a function takes arrays: NumPy reads a list of numbers, of lists and of arrays as an array.
+#
+# JAX refuses lists, but for sequences of arrays, as those of ``concatenate``. fad reads them as NumPy does: a
+# list of numbers is NumPy's array of it (so the results are Tensors, see NOTE [what makes a Tensor]); a list
+# with arrays in it is joined to one array, by an operation of its own, before the call.
+
+# What a list, tuple or range is for a parameter.
+ONE = 1  # an array
+SEVERAL = 2  # a sequence of arrays, some of which may be lists themselves
+OPERANDS = 3  # an array, where the first argument is a string: those of ``einsum``
+
+Role = int | tuple[int, int]  # the role of a parameter; in a pair, with what a list is
+Args = tuple[PyTree, ...]  # of a call: what is given by position, and by name
+Kwargs = dict[str, PyTree]
+Function = Callable[..., PyTree]
+
+_CONTAINERS = frozenset("Mapping Sequence list tuple".split())
+_OF_ARRAYS = re.compile(r"\b(Sequence|list)\[(None \| |typing\.Union\[)?Array")
+_SEQUENCES = frozenset([list, tuple, range])
+_NUMBERS = frozenset([bool, int, float, complex])
+
+
+def lists_in(parameter: inspect.Parameter) -> int:
+    """What a list is for a parameter, read off its annotation: `ONE`, `SEVERAL`, or 0 for neither."""
+    annotation = annotation_of(parameter)
+    words = words_in(annotation)
+    if parameter.name == "key" or not names_arrays(words):
+        return 0
+    if not words & _CONTAINERS:
+        return ONE
+    return SEVERAL if _OF_ARRAYS.search(annotation) else 0
+
+
+def is_list(value: object) -> bool:
+    """Whether ``value`` is a list, tuple or range, and no named tuple."""
+    return type(value) in _SEQUENCES
+
+
+def plain_list(value: object) -> NumpyArray | None:
+    """A list of numbers and of such lists as NumPy's array; None if there are other things in it.
+
+    Raises:
+        OverflowError: an integer is too wide for JAX's integers.
+
+    >>> plain_list([[1, 2], [3, 4.5]]).tolist()
+    [[1.0, 2.0], [3.0, 4.5]]
+    """
+    if not _all_numbers(value):
+        return None
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        return array
+    return np.asarray(value, jax.dtypes.canonicalize_dtype(array.dtype))
+
+
+def _all_numbers(value: PyTree) -> bool:
+    if type(value) is range:
+        return True
+    for cls in set(map(type, value)) - _NUMBERS:
+        if cls in _SEQUENCES:
+            if not all([_all_numbers(v) for v in value if type(v) is cls]):
+                return False
+        elif not issubclass(cls, (np.ndarray, np.generic)):
+            return False
+    return True
+
+
+def with_arrays(
+    plan: Any, args: Args, kwargs: Kwargs, join: Callable[[PyTree], PyTree]
+) -> tuple[Args, Kwargs] | None:
+    """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
+
+    Arguments:
+        plan: the parameters of the function, see `fad.arrays.operations`.
+        args, kwargs: the arguments.
+        join: makes one array of a list with arrays in it.
+
+    Returns:
+        The arguments and keywords; None if there is nothing to do.
+    """
+    entries = plan.entries(len(args), tuple(kwargs))
+    if entries is None:  # the call does not fit, which is an error elsewhere
+        return None
+
+    def joined(value: object) -> PyTree:
+        plain = plain_list(value)
+        return join(value) if plain is None else plain
+
+    values = [*args, *kwargs.values()]
+    changed = False
+    for label, position, _ in entries:
+        value = values[position]
+        lists = plan.lists_of(label) if is_list(value) else 0
+        if lists == OPERANDS and isinstance(values[0], str):
+            lists = ONE
+        if lists == ONE:
+            values[position] = joined(value)
+            changed = True
+        elif lists == SEVERAL and any(map(is_list, value)):
+            values[position] = [joined(v) if is_list(v) else v for v in value]
+            changed = True
+    if not changed:
+        return None
+    count = len(args)
+    return tuple(values[:count]), dict(zip(kwargs, values[count:], strict=True))
+
+
+# Dimensions as PyTorch counts them: where a function works along one, a number has one dimension.
+#
+#     fad.tensor(2.0).sum(dim=-1)
+#     fad.tensor(2.0).sort(dim=0).values
+#
+# Both are 2.0, as in PyTorch. With ``axis=``, and by position, they are NumPy's error.
+
+# Functions of JAX that work along dimensions: with ``dim=`` or ``dims=``, a number has one.
+ALONG = frozenset(
+    """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum flip log_softmax
+    logsumexp max mean median min nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin
+    nanpercentile nanprod nanquantile nanstd nansum nanvar percentile prod ptp quantile softmax sort
+    std sum var vector_norm""".split()
+)
+# Those of PyTorch, in `fad.arrays.torch_functions` and beside it: also by position, or without a dimension.
+OF_NUMBERS = frozenset(
+    """aminmax cummax cummin index_add index_copy index_fill index_select kthvalue log_softmax logcumsumexp
+    logsumexp max median min mode msort nanmedian norm softmax sort std topk var""".split()
+)
+# Those for which no dimensions, ``dim=()``, are all of them.
+_ALL_IF_EMPTY = frozenset("amax amin count_nonzero mean nanmean nansum norm std sum var".split())
+_PARTS = frozenset("nanpercentile nanquantile percentile quantile".split())  # take several parts
+
+
+def text(x: Value) -> str:
+    """Dtype and shape of an array, for an error message."""
+    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
+
+
+def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
+    """The dimensions that ``dims`` names, counted from 0; all of them for None.
+
+    Raises:
+        IndexError: ``x`` does not have one of them.
+    """
+    if dims is None:
+        return tuple(range(x.ndim))
+    found = (dims,) if isinstance(dims, int) else tuple(dims)
+    count = max(x.ndim, 1)
+    for d in found:
+        if not -count <= d < count:
+            raise IndexError(f"{who}: dim {d} is out of range for {text(x)}")
+    return tuple([d % count for d in found])
+
+
+def all_if_empty(name: str, dims: Axes) -> Axes:
+    """``dims``; None, which is all of them, if there are none and the function takes that for all."""
+    return None if dims is not None and np.size(dims) == 0 and name in _ALL_IF_EMPTY else dims
+
+
+def of_number(
+    function: Callable[..., PyTree],
+    x: Array,
+    args: Args,
+    kwargs: Kwargs,
+    shape: tuple[int, ...] = (),
+) -> PyTree:
+    """``function`` of an array without dimensions, which counts as having one."""
+    out = function(jnp.reshape(x, 1), *args, **kwargs)
+    return jax.tree.map(lambda o: jnp.reshape(o, shape), out)
+
+
+def along(
+    name: str, function: ArrayFunction, names: Sequence[str], of_torch: bool
+) -> ArrayFunction:
+    """A function in `ALONG`, for calls of one kind.
+
+    Arguments:
+        name: its name.
+        function: the function of JAX.
+        names: its parameters; the first one is the array.
+        of_torch: whether the calls give its dimensions as ``dim=`` or ``dims=``.
+    """
+    place = names.index("axis") - 1
+
+    def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        if not args and names[0] in kwargs:
+            args = (kwargs.pop(names[0]),)
+        if not args:
+            return function(**kwargs)  # raises what is missing
+        x, rest = args[0], args[1:]
+        dims = rest[place] if len(rest) > place else kwargs.get("axis")
+        if not of_torch:
+            _check_axis(max(np.ndim(x), "cum" in name), dims)
+            return function(x, *rest, **kwargs)
+        dims_of(jnp.asarray(x), dims, name)
+        if len(rest) <= place:
+            kwargs["axis"] = all_if_empty(name, dims)
+        if np.ndim(x):
+            return function(x, *rest, **kwargs)
+        parts = (rest[0] if rest else kwargs["q"]) if name in _PARTS else 0.0
+        return of_number(function, x, rest, kwargs, np.shape(parts))
+
+    return call
+
+
+def _check_axis(ndim: int, axis: Axes) -> None:
+    """Raise NumPy's error for an axis that there is not: some functions of JAX raise an unclear one."""
+    for a in axis if isinstance(axis, (tuple, list)) else (axis,):
+        if isinstance(a, int) and not -ndim <= a < ndim:
+            raise np.exceptions.AxisError(a, ndim)
+
+
+# PyTorch's keywords in functions of JAX: ``dim=`` and ``keepdim=`` beside ``axis=`` and ``keepdims=``.
+
+# PyTorch's keyword -> JAX's, the first that a function has.
+ALIASES = {
+    "diagonal": ("k",),
+    "dim": ("axis", "axes"),
+    "dim1": ("axis1",),
+    "dim2": ("axis2",),
+    "dims": ("axis", "axes", "reps"),
+    "keepdim": ("keepdims",),
+    "shifts": ("shift",),
+}
+
+
+def aliases_of(names: Container[str]) -> dict[str, str]:
+    """Which of PyTorch's keywords a function with these parameters takes, and for which of them."""
+    found = {}
+    for alias, meant in ALIASES.items():
+        if alias not in names:
+            for name in meant:
+                if name in names:
+                    found[alias] = name
+                    break
+    return found
+
+
+class Form(NamedTuple):
+    """What a function means where it is called with keywords of PyTorch.
+
+    Attributes:
+        keywords: one of these makes the call one of PyTorch's.
+        make: returns the operation that PyTorch's function is.
+    """
+
+    keywords: frozenset[str]
+    make: Callable[[], Op]

@@ -4,18 +4,494 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import sys
 import types
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
-from fad.arrays import special_cases
-from fad.arrays.derive import derive
-from fad.core.types import PyTree
-from fad.errors.suggestions import no_name, no_name_later
-from fad.errors.synonyms import instead_in_module
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fad.arrays import numpy_functions, smooth_norms, smooth_special, special_cases
+from fad.arrays.arguments import ARRAY, ONE, STRUCTURE, Function, Role, is_list
+from fad.arrays.control_flow import maker, with_bodies, with_known_reducers, with_padding
+from fad.arrays.operations import (
+    FOLLOWS,
+    KEYS,
+    TENSORS,
+    Op,
+    as_tensors,
+    copy_signature,
+    fast_function,
+    making_tensors,
+)
+from fad.arrays.smooth_functions import IN_LAX, IN_LINALG, IN_NN, IN_NUMPY, mended
+from fad.arrays.smooth_special import IN_SPECIAL
+from fad.arrays.torch_operations import FORMS
+from fad.arrays.while_loops import fori_loop, while_loop
+from fad.core import trees
+from fad.core.borrowed import borrow
+from fad.core.level import bind
+from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
+from fad.core.types import Binder, Number, PyTree
+from fad.errors.missing_names import instead_in_module, no_name, no_name_later
+from fad.tape.recorder import as_tensor
+from fad.tape.vmap import bind_collective, bind_random
+from fad.views.chains import Step, ViewOp, Write
+from fad.views.inplace import write
+from fad.views.make_view import bind_view, has_strides, shares, stop_gradient, view_binder
+from fad.views.scatter_mul import multiply_in, scatter_mul
+
+# Functions of jax.numpy whose results are views, or their argument itself, in a way of their own.
+#
+# Which functions return views is in `fad.arrays.special_cases.VIEWS`; those here need more than the one rule
+# of `fad.views.make_view.view_binder`. The table in docs/views.md says what each returns.
+
+
+def _reshape(op: Op) -> Function:
+    """``reshape``, with NumPy's ``copy``: where it is False, a ValueError if it has to copy."""
+    reshape = fast_function(op, view_binder(Write.RESHAPE, has_strides))
+
+    def function(*args: PyTree, copy: bool | None = None, **kwargs: PyTree) -> PyTree:
+        if copy:
+            return op.function(*args, **kwargs)
+        out = reshape(*args, **kwargs)
+        if copy is None or not isinstance(out, Tensor):
+            return out
+        if not any([shares(out, x) for x in (*args, *kwargs.values())]):
+            raise ValueError(
+                "reshape: copy=False, but the elements are not stored so that this could be a view: "
+                "leave copy out, or write x.view(shape)"
+            )
+        return out
+
+    return op.wrap(function)
+
+
+def _part(op: Op) -> Function:
+    """``real`` and ``imag``: views of complex Tensors; ``real`` of a real Tensor is this Tensor."""
+    put, copy = _PUT_PART[op.name], op.function
+    second = op.name == "imag"
+    parts = ViewOp(
+        Primitive(op.name, op.jax_function),
+        Write.FUNCTION,
+        put,
+        whole=False,
+        places=lambda addresses, _: 2 * addresses + second,
+    )
+
+    def function(x: object, /) -> PyTree:
+        if isinstance(x, Tensor):
+            if x.dtype.kind == "c":
+                return bind_view(x, Step(parts))
+            if op.name == "real":
+                return x
+        return copy(x)
+
+    return op.wrap(function)
+
+
+_PUT_PART: dict[str, Function] = {
+    "real": lambda x, part: jax.lax.complex(part, x.imag),
+    "imag": lambda x, part: jax.lax.complex(x.real, part),
+}
+
+
+def _diag(op: Op) -> Function:
+    """``diag``: of a matrix a view, as `diagonal`; of anything else a matrix."""
+    make, view = op.function, fast_function(op, view_binder(Write.INDICES))
+
+    def function(v: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        is_view = isinstance(v, Tensor) and v.ndim == 2 and kwargs.keys() <= {"k"}
+        return view(v, *args, **kwargs) if is_view else make(v, *args, **kwargs)
+
+    return op.wrap(function)
+
+
+def _at_least(op: Op) -> Function:
+    """``atleast_1d`` and its like: each result is its argument, or a view of it."""
+    ndim = int(op.name.removeprefix("atleast_")[0])
+    view = fast_function(op, view_binder(Write.RESHAPE))
+
+    def one(x: PyTree) -> PyTree:
+        return x if isinstance(x, Tensor) and x.ndim >= ndim else view(x)
+
+    def function(*arys: PyTree) -> PyTree:
+        return one(*arys) if len(arys) == 1 else [one(x) for x in arys]
+
+    return op.wrap(function)
+
+
+def _broadcast_arrays(op: Op) -> Function:
+    """``broadcast_arrays``: each result is a view of its argument."""
+    binder = view_binder(Write.BROADCAST)
+    one = Op("broadcast_to", op.where, jnp.broadcast_to, binder=binder).function
+
+    def function(*args: PyTree) -> PyTree:
+        if not any([isinstance(x, (Tensor, np.ndarray)) for x in args]):
+            return op.jax_function(*args)
+        shape = jnp.broadcast_shapes(*map(np.shape, args))
+        return [as_tensors(one(x, shape)) for x in args]
+
+    return op.wrap(function)
+
+
+# ``copy=False``: the Tensor itself, if it has the dtype.
+
+
+def _array(op: Op) -> Function:
+    """``array`` and ``astype``, which copy unless it is said that they need not."""
+    convert, keeps = op.function, op.name == "array"  # ``array`` without a dtype keeps that of x
+
+    def function(x: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        known = len(args) <= 1 and not kwargs.keys() - {"dtype", "copy"}
+        if isinstance(x, Tensor) and known and kwargs.get("copy", True) in (None, False):
+            dtype = args[0] if args else kwargs.get("dtype")
+            if keeps if dtype is None else jnp.dtype(dtype) == x.dtype:
+                return x
+        return convert(x, *args, **kwargs)
+
+    return op.wrap(function)
+
+
+ALIASING: dict[str, Callable[[Op], Function]] = {
+    "array": _array,
+    "astype": _array,
+    "atleast_1d": _at_least,
+    "atleast_2d": _at_least,
+    "atleast_3d": _at_least,
+    "broadcast_arrays": _broadcast_arrays,
+    "diag": _diag,
+    "imag": _part,
+    "real": _part,
+    "reshape": _reshape,
+}
+
+# The fad version of one public object of a JAX module, by the tables of `fad.arrays.special_cases`.
+
+# What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
+_OWN: dict[str, dict[str, Function]] = {
+    "jax.lax": {"fori_loop": fori_loop, "scatter_mul": scatter_mul, "while_loop": while_loop},
+    "jax.numpy": {**numpy_functions.OWN, "multiply.at": multiply_in},
+}
+
+# Their derivatives are right where JAX's formulas break down. See NOTE [smooth] in
+# `fad.arrays.smooth_functions`.
+SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
+    "jax.lax": {**IN_LAX, **smooth_special.IN_LAX},
+    "jax.nn": IN_NN,
+    "jax.numpy": {**IN_NUMPY, **smooth_norms.IN_NUMPY},
+    "jax.numpy.linalg": {**IN_LINALG, **smooth_norms.IN_LINALG},
+    "jax.scipy.cluster.vq": smooth_norms.IN_VQ,
+    "jax.scipy.linalg": IN_LINALG,
+    "jax.scipy.special": IN_SPECIAL,
+    "jax.scipy.stats": smooth_norms.IN_STATS,
+}
+
+
+def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
+    """The fad version of a public object of a JAX module.
+
+    Arguments:
+        name: its name there and here.
+        where: the fad module it will live in.
+        module: the JAX module.
+        value: the object; what is no function (a dtype, a constant) is returned as it is.
+
+    The tables are asked in order: an object that computes when it is indexed or made comes before what is no
+    function, and what is evaluated on the host before what is an operation.
+    """
+
+    def listed(table: dict[str, frozenset[str]]) -> bool:
+        return name in table.get(module, ())
+
+    in_random = module == "jax.random"
+    draws = in_random and name not in special_cases.NOT_DRAWING and not listed(special_cases.HOST)
+    makes = draws or listed(special_cases.CREATION)
+    results = TENSORS if makes else KEYS if in_random else FOLLOWS
+    if listed(special_cases.INDEXERS):
+        return _Indexer(name, where, value, results)
+    if listed(special_cases.CLASSES):
+        return _class(name, where, value)
+    if not callable(value) or isinstance(value, type) or _is_typing(value):
+        return value
+    value = _OWN.get(module, {}).get(name, value)
+    smooth = SMOOTH.get(module, {}).get(name)
+    jax_function = value if smooth is None else mended(smooth, value)
+    roles = special_cases.ROLES.get(module, {}).get(name, {})
+    binder: Binder = bind_random if draws else bind
+    is_view = module in ("jax.numpy", "jax.numpy.linalg") and name in special_cases.VIEWS
+    if is_view:
+        binder = view_binder(special_cases.VIEWS[name], special_cases.COPIES_UNLESS.get(name))
+    collective = listed(special_cases.COLLECTIVES)
+    op = Op(name, where, jax_function, roles, binder, collective, results)
+    if f"{module}.{name}" in _BY_NAME:
+        return _BY_NAME[f"{module}.{name}"](op)
+    kinds = [make for table, make in _KINDS if listed(table)]
+    if kinds:
+        return kinds[0](op)
+    if is_view or module == "jax.numpy":
+        op.form = FORMS.get(name)
+    return _ufunc(op, value) if isinstance(value, jnp.ufunc) else op.function
+
+
+def _is_typing(value: object) -> bool:
+    """Whether a callable is a type alias rather than a function."""
+    return type(value).__module__ in ("typing", "types") and not inspect.isroutine(value)
+
+
+# Evaluated on the host
+
+
+def _on_host(op: Op, replace: Function) -> Function:
+    """A function that is evaluated on the host, with ``replace`` applied to Tensors."""
+
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        args, kwargs = trees.map_leaves(replace, (args, kwargs))
+        if op.name in _OF_ONE and args and is_list(args[0]):
+            args = (np.asarray(args[0]), *args[1:])
+        # A buffer may be filled again when this has returned.
+        return jax.block_until_ready(op.jax_function(*args, **kwargs))
+
+    made = making_tensors(function) if op.results == TENSORS else function
+    return copy_signature(made, op.jax_function, op.name, op.where)
+
+
+_OF_ONE = frozenset(["ndim", "shape", "size"])  # take one array, which may be a list
+
+
+def _stand_in(x: object) -> object:
+    """A Tensor's shape and dtype, as an array that takes no memory."""
+    if not isinstance(x, Tensor):
+        return x
+    if jnp.issubdtype(x.dtype, jax.dtypes.extended):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)
+
+
+_WEAK: dict[str, Number] = {"i": 0, "f": 0.0, "c": 0j}
+
+
+def _promoting(x: object) -> object:
+    """What promotes as a Tensor does: its dtype, or a Python scalar where it is weakly typed."""
+    if not isinstance(x, Tensor):
+        return x
+    return _WEAK[x.dtype.kind] if x.aval.weak_type else x.dtype
+
+
+def _some_key(x: object) -> object:
+    """A random key of a Tensor's kind."""
+    return jax.random.key(0, dtype=x.aval.dtype) if isinstance(x, Tensor) else x
+
+
+_REPLACED: dict[str, Function] = {"result_type": _promoting, "key_impl": _some_key}
+
+
+def _value(x: object) -> object:
+    return np.asarray(x) if isinstance(x, Tensor) else x
+
+
+def _stop_gradient(op: Op) -> Function:
+    def function(x: object) -> object:
+        return stop_gradient(trees.map_leaves(_of_numpy, x))
+
+    return copy_signature(function, op.jax_function, op.name, op.where)
+
+
+def _of_numpy(x: object) -> object:
+    return as_tensor(x) if isinstance(x, np.ndarray) else x
+
+
+# One function for each table
+
+
+def _collective(op: Op) -> Function:
+    """A function of a named axis: `bind_collective` needs the name as well."""
+
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        try:
+            axis_name = op.plan.signature.bind(*args, **kwargs).arguments["axis_name"]
+        except TypeError as error:
+            raise TypeError(f"{op.where}.{op.name}(): {error}") from None
+        return op.call(args, kwargs, lambda prim, leaves: bind_collective(prim, leaves, axis_name))
+
+    return op.wrap(function)
+
+
+def _factory(op: Op) -> Function:
+    """A function that returns a function which draws: an initializer with its options."""
+    make = op.jax_function
+
+    def draw(key: object, args: PyTree, kwargs: PyTree, options: PyTree, named: PyTree) -> PyTree:
+        return make(*options, **named)(key, *args, **kwargs)
+
+    roles: dict[str, Role] = dict.fromkeys(("args", "kwargs", "options", "named"), STRUCTURE)
+    binder = bind if op.name == "constant" else bind_random
+    drawn = Op(op.name, op.where, draw, roles, binder, results=TENSORS).function
+
+    def function(*options: PyTree, **named: PyTree) -> Function:
+        def initializer(key: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
+            return drawn(key, args, kwargs, options, named)
+
+        if not any(isinstance(x, Tensor) for x in (*options, *named.values())):
+            model = make(*options, **named)  # fails here if the options are wrong
+            initializer.__wrapped__ = model  # type: ignore[attr-defined]
+        initializer.__name__ = initializer.__qualname__ = op.name
+        return initializer
+
+    return copy_signature(function, make, op.name, op.where)
+
+
+def _class(name: str, where: str, jax_class: Any) -> type:
+    """The fad version of a class whose instances contain arrays.
+
+    An instance keeps the arguments that it was made of; each method is one operation, which makes
+    the JAX object inside and calls the method on it, with those of other instances that it is given.
+    """
+    ops: dict[str, Op] = {}
+
+    def operation(attribute: str) -> Op:
+        def run(
+            options: PyTree, named: PyTree, args: PyTree, kwargs: PyTree, others: PyTree
+        ) -> PyTree:
+            instance = jax_class(*options, **named)
+            found = getattr(instance, attribute)
+            given = {**dict(enumerate(args)), **kwargs}
+            for place, its_options, its_named in others:
+                given[place] = jax_class(*its_options, **its_named)
+            args = [given.pop(k) for k in range(len(args))]
+            return found(*args, **given) if callable(found) else found
+
+        if attribute not in ops:
+            roles: dict[str, Role] = {"options": ARRAY, "args": ARRAY}
+            roles.update(named=STRUCTURE, kwargs=STRUCTURE, others=STRUCTURE)
+            ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
+        return ops[attribute]
+
+    class Instance:
+        __slots__ = ("_named", "_options")
+
+        def __init__(self, *options: PyTree, **named: PyTree) -> None:
+            self._options = options
+            self._named = named
+
+        def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
+            return operation("__call__").function(self._options, self._named, args, kwargs, ())
+
+        def __getattr__(self, attribute: str) -> PyTree:
+            if attribute.startswith("_"):
+                raise AttributeError(attribute)
+            run = operation(attribute)
+            if not callable(getattr(jax_class, attribute, None)):
+                return run.function(self._options, self._named, (), {}, ())
+
+            def method(*args: PyTree, **kwargs: PyTree) -> PyTree:
+                given: list[tuple[int | str, PyTree]] = [*enumerate(args), *kwargs.items()]
+                found = {k: a for k, a in given if isinstance(a, Instance)}
+                others = tuple([(k, a._options, a._named) for k, a in found.items()])
+                args = tuple([0 if k in found else a for k, a in enumerate(args)])
+                kwargs = {k: 0 if k in found else a for k, a in kwargs.items()}
+                return run.function(self._options, self._named, args, kwargs, others)
+
+            return copy_signature(method, getattr(jax_class, attribute), attribute, where)
+
+    Instance.__name__ = Instance.__qualname__ = name
+    Instance.__module__ = where
+    Instance.__doc__ = jax_class.__doc__
+    return Instance
+
+
+class _Indexer:
+    """An object such as ``r_``, which computes when it is indexed."""
+
+    def __init__(self, name: str, where: str, jax_object: PyTree, results: int) -> None:
+        def index(key: PyTree) -> PyTree:
+            return jax_object[key]
+
+        self.__doc__ = jax_object.__doc__
+        self._function = Op(name, where, index, {"key": STRUCTURE}, results=results).function
+
+    def __getitem__(self, key: object) -> PyTree:
+        return self._function(key)
+
+
+def _ufunc(op: Op, ufunc: Any) -> Function:
+    """Adds what a ufunc has besides its call."""
+    for method in special_cases.UFUNC_METHODS:
+        of_jax = getattr(ufunc, method)
+        roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
+        found = _OWN["jax.numpy"].get(f"{op.name}.{method}", of_jax)
+        found = numpy_functions.at_lists(found) if method == "at" else found
+        made = Op(f"{op.name}.{method}", op.where, found, roles).function
+        made.__name__ = method
+        setattr(op.function, method, made)
+    for attribute in special_cases.UFUNC_ATTRIBUTES:
+        setattr(op.function, attribute, getattr(ufunc, attribute))
+    return op.function
+
+
+def _same_tensor(op: Op) -> Function:
+    """``asarray``: no copy of a Tensor that needs no change, as in JAX, nor of a JAX array."""
+    convert = op.function
+
+    def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        if len(args) == 1 and not kwargs and isinstance(args[0], (Tensor, jax.Array)):
+            return as_tensors(args[0])
+        return convert(*args, **kwargs)
+
+    return op.wrap(function)
+
+
+def _may_write(op: Op) -> Function:
+    """``nan_to_num``: with ``copy=False`` it writes into a Tensor, as NumPy's does into an array."""
+    replace, change = op.function, fast_function(op, write)
+
+    def function(x: object, copy: bool = True, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        if not copy and isinstance(x, Tensor):
+            return change(x, True, *args, **kwargs)
+        return replace(x, copy, *args, **kwargs)
+
+    return op.wrap(function)
+
+
+def _from_dlpack(op: Op) -> Function:
+    """A Tensor already is one: going through DLPack would lose its history."""
+
+    def function(x: object, /, *, device: object = None, copy: bool | None = None) -> PyTree:
+        if isinstance(x, Tensor):
+            return x
+        array = op.jax_function(x, device=device, copy=copy)
+        return array if copy else borrow(array, x)
+
+    return copy_signature(making_tensors(function), op.jax_function, op.name, op.where)
+
+
+# What makes a function of an operation: by its name, or by the tables that its name may stand in.
+_KINDS: list[tuple[dict[str, frozenset[str]], Callable[[Op], Function]]] = [
+    (special_cases.HOST, lambda op: _on_host(op, _REPLACED.get(op.name, _stand_in))),
+    (special_cases.ON_VALUES, lambda op: _on_host(op, _value)),
+    (special_cases.MAKERS, maker),
+    (special_cases.FACTORIES, _factory),
+    (special_cases.BODIES, with_bodies),
+    (special_cases.COLLECTIVES, _collective),
+]
+_BY_NAME: dict[str, Callable[[Op], Function]] = {
+    **{f"jax.numpy.{name}": make for name, make in ALIASING.items()},
+    "jax.lax.reduce_window": with_known_reducers,
+    "jax.lax.stop_gradient": _stop_gradient,
+    "jax.numpy.asarray": _same_tensor,
+    "jax.numpy.from_dlpack": _from_dlpack,
+    "jax.numpy.nan_to_num": _may_write,
+    "jax.numpy.pad": with_padding,
+}
+
+# Modules of array functions: the names of a JAX module, each derived at its first use.
 
 
 @dataclasses.dataclass(slots=True, eq=False)

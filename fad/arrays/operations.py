@@ -1,74 +1,355 @@
-"""Derives fad's array functions from those of JAX, all by one mechanism.
-
-NOTE [how an operation finds its Primitive]
-
-`Op` turns one JAX function into a fad function. At the first call it reads the signature and gives
-each parameter a role (`arguments.role_of`). A call is then split into leaves, which are the
-arguments of a Primitive, and a key, which is everything else; equal keys share one Primitive, and
-so one compiled function. A new learning rate is a new leaf and compiles nothing.
-
-The eager fast path does none of this. How a call splits depends, with few exceptions, only on the
-types of its arguments and on its keywords. That pair is looked up in ``routes``, and the answer is
-either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
-values by position and finds the Primitive in one more lookup.
-
-A call without any array (``zeros((3,))``) calls the JAX function directly. Whether it returns Tensors
-or JAX arrays is said in NOTE [what makes a Tensor].
-
-A function whose result's shape depends on data cannot be compiled. JAX says so when it is traced;
-`Op.call` then runs it without compilation, and remembers that under the key.
-"""
+"""Derives fad's array functions from those of JAX, all by one mechanism."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import operator
+import re
 import threading
-from collections.abc import Callable, Container, Hashable, Sequence
+import traceback
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from inspect import Parameter, signature
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from fad.arrays.arguments import (
+    ALONG,
     ARRAY,
     LEAF,
+    NUMPY_TYPES,
     STATIC,
+    Args,
+    Form,
+    Kwargs,
+    Role,
     Unhashable,
+    aliases_of,
+    along,
     flat_types,
     freeze,
     is_array,
     is_array_type,
+    is_list,
     leaf_by_type,
+    lists_in,
+    role_of,
     safe_type,
     static_error,
     thaw_all,
     unhashable_message,
+    with_arrays,
 )
-from fad.arrays.call_notes import note_call
-from fad.arrays.dims import ALONG, along
-from fad.arrays.keywords import Form
-from fad.arrays.lists import Args, Kwargs, Role, is_list, with_arrays
-from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
-from fad.arrays.plans import Entry, Parameters
-from fad.arrays.results import (
-    FOLLOWS,
-    TENSORS,
-    as_tensors,
-    making_tensors,
-    numpy_alone,
-    snapshots,
-    write_out,
-)
+from fad.arrays.numpy_functions import adapted, is_elementwise, masked
+from fad.core import trees
 from fad.core.borrowed import is_foreign
-from fad.core.dependence import COMPUTED
-from fad.core.level import bind
+from fad.core.dataflow import COMPUTED
+from fad.core.dtypes import device_of
+from fad.core.level import bind, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
-from fad.core.types import Array, Binder, PyTree
-from fad.errors import HostValueError
+from fad.core.tensor import Tensor, new_tensor
+from fad.core.types import Array, ArrayFunction, Binder, PyTree
+from fad.errors import ArgumentError, FadError, HostValueError, describe
+from fad.errors.advice import say_too
+from fad.errors.tracebacks import is_users
+from fad.tape.grad_mode import mark_inference
+from fad.tape.recorder import ROOT
+from fad.views.aliases import snapshot
+from fad.views.inplace import write
+from fad.views.make_view import shares
 from fad.views.masked_parts import without_parts
+
+# What is added to an error of JAX in a function of a namespace: the call, and what to write instead.
+
+# Names of PyTorch's parameters, and those of NumPy.
+_PARAMETERS = {
+    "input": "the first argument, by position",
+    "other": "the second argument, by position",
+    "unbiased": "ddof",
+    "correction": "ddof",
+    "device": "x.to(device)",
+    "requires_grad": "x.requires_grad_()",
+}
+
+# NumPy's functions that write to their first argument; JAX's return a new array.
+_WRITES = {
+    "fill_diagonal": "x.fill_diagonal_(value)",
+    "place": "x[mask] = values",
+    "put": "x.put_(indices, values)",
+    "put_along_axis": "x.scatter_(axis, indices, values)",
+    "at": "x.index_put_((indices,), values, accumulate=True) for add, or x = x.at[indices].add(values)",
+}
+
+# Texts of errors, and what to write.
+_TEXTS = {
+    "contracting dimensions": "the last dimension of the first operand must be as long as the last but one "
+    "of the second (the only one of a vector): one of them may want .T or .mT",
+    "ncompatible shapes for broadcasting": "shapes are compared from their ends, where two lengths must be "
+    "equal, or one of them 1: write x[:, None] or x.reshape(...)",
+    "cannot reshape": "the sizes must have the same product; one of them may be -1, for what is left",
+    "Shapes must be 1D sequences of concrete": "what sets a shape must be a number when the function is "
+    "compiled: make that argument static, fad.jit(f, static_argnums=...)",
+    "to have the same dtypes": "functions of fad.lax convert nothing: write the function of fad.numpy, or "
+    "x.astype(y.dtype)",
+    "Zero-dimensional arrays cannot be concatenated": "the arrays are one argument, a list: [x, y]",
+}
+
+
+def note_call(
+    error: Exception,
+    who: str,
+    names: Sequence[str],
+    args: Sequence[object],
+    kwargs: Mapping[str, PyTree],
+) -> None:
+    """Add to ``error``, which a call has raised, what was called, if neither fad nor the user raised it.
+
+    What to write instead is said in its message; the call alone is a note.
+
+    Arguments:
+        error: the error.
+        who: the function that was called.
+        names: the names of its parameters.
+        args: what it was given.
+        kwargs: what it was given by name.
+
+    >>> error = TypeError("got an unexpected keyword argument 'axs'")
+    >>> note_call(error, "fad.numpy.sum", ["a", "axis"], [1.0], {"axs": 0})
+    >>> str(error).splitlines()[2]
+    "in fad.numpy.sum(float 1.0, axs=int 0): for 'axs' write axis"
+    """
+    notes = getattr(error, "__notes__", ())
+    if isinstance(error, FadError) or any(note.startswith("in fad.") for note in notes):
+        return
+    if "\n\nin fad." in str(error):
+        return
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if frames and is_users(frames[-1].f_code):
+        return
+    given = [*map(_short, args), *[f"{name}={_short(x)}" for name, x in kwargs.items()]]
+    advice = _advice(str(error), who, names, [*args, *kwargs.values()])
+    call = f"in {who}({', '.join(given)})"
+    if advice:
+        say_too(error, f"{call}: {advice}")
+    else:
+        error.add_note(call)
+
+
+def _short(x: PyTree) -> str:
+    if type(x) in (list, tuple) and x:
+        return f"{type(x).__name__} of {', '.join(map(_short, x[:3]))}{', ...' * (len(x) > 3)}"
+    return describe(x)
+
+
+def _advice(message: str, who: str, names: Sequence[str], values: Sequence[object]) -> str:
+    """What to write instead; "" where that is not known."""
+    keyword = re.search(r"unexpected keyword argument '(\w+)'", message)
+    if keyword is not None:
+        name = keyword[1]
+        meant = _PARAMETERS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), "")
+        return f"for {name!r} write {meant}" if meant else f"it takes {', '.join(names)}"
+    if "immutable" in message and who.rpartition(".")[2] in _WRITES:
+        return f"to write to a Tensor x, write {_WRITES[who.rpartition('.')[2]]}"
+    if any(type(x).__module__.partition(".")[0] == "torch" for x in values):
+        return "for a torch.Tensor t write fad.tensor(t), or fad.from_dlpack(t) without a copy"
+    if who in ("fad.random.key", "fad.random.PRNGKey"):
+        return "a seed is one integer: write fad.random.key(0)"
+    if "accepts a single key" in message:
+        return f"for an array of keys write fad.vmap({who})(keys)"
+    if "key" in message and "consumed" not in message and who.startswith("fad.random."):
+        return f"the first argument is a key: write {who}(fad.random.key(0), ...)"
+    return next((advice for text, advice in _TEXTS.items() if text in message), "")
+
+
+# The parameters of a JAX function, and which argument of a call belongs to which.
+
+Entry = tuple[object, int, int]
+
+
+class Parameters:
+    """The parameters of a JAX function: order, name and role of each."""
+
+    def __init__(self, jax_function: Callable[..., PyTree], roles: dict[str, Role]) -> None:
+        self.signature = signature(jax_function)
+        self.positional: list[tuple[int, int]] = []
+        self.named: dict[str, tuple[int, int]] = {}
+        self.names: list[str] = list(self.signature.parameters)
+        self.rest: int | None = None
+        self.rest_named: int | None = None
+        # What a list is for a parameter, where it is an array or several.
+        self.lists: dict[int, int] = {}
+        self.rest_lists = 0
+        for i, p in enumerate(self.signature.parameters.values()):
+            given = roles[p.name] if p.name in roles else role_of(p)
+            role, lists = given if isinstance(given, tuple) else (given, lists_in(p))
+            lists = 0 if role == STATIC else lists
+            if p.kind is Parameter.VAR_POSITIONAL:
+                self.rest = role
+                self.rest_lists = lists
+            elif p.kind is Parameter.VAR_KEYWORD:
+                self.rest_named = role
+            else:
+                if lists:
+                    self.lists[i] = lists
+                if p.kind is not Parameter.KEYWORD_ONLY:
+                    self.positional.append((i, role))
+                if p.kind is not Parameter.POSITIONAL_ONLY:
+                    self.named[p.name] = (i, role)
+        self.others = {
+            name: role
+            for name, role in roles.items()
+            if name not in self.signature.parameters and isinstance(role, int)
+        }
+        self.aliases = aliases_of(self.named)
+        for alias, name in self.aliases.items():
+            self.named[alias] = self.named[name]
+
+    def entries(self, count: int, keywords: Sequence[str]) -> list[Entry] | None:
+        """Label, position and role of each argument of a call, in the order of the parameters.
+
+        Arguments:
+            count: how many arguments are positional.
+            keywords: the names of the others.
+
+        Returns:
+            None if the call does not fit the signature.
+        """
+        found: list[Entry] = []
+        for position in range(count):
+            if position < len(self.positional):
+                label, role = self.positional[position]
+                found.append((label, position, role))
+            elif self.rest is not None:
+                found.append((f"*{position}", position, self.rest))
+            else:
+                return None
+        taken = {label for label, _, _ in found}
+        named: list[Entry] = []
+        others: list[Entry] = []
+        for position, name in enumerate(keywords, count):
+            known = self.named.get(name)
+            if known is not None and known[0] not in taken:
+                named.append((known[0], position, known[1]))
+                taken.add(known[0])
+            elif known is None and self.rest_named is not None:
+                others.append((name, position, self.others.get(name, self.rest_named)))
+            else:
+                return None
+        return found + sorted(named) + sorted(others)
+
+    def lists_of(self, label: int | str) -> int:
+        """What a list is for a parameter, by its label; see `fad.arrays.arguments`."""
+        if isinstance(label, str):
+            return self.rest_lists if label.startswith("*") else 0
+        return self.lists.get(label, 0)
+
+    def renamed(self, kwargs: Kwargs) -> Kwargs:
+        """Keywords under JAX's names, and devices that are strings as devices."""
+        return {
+            self.aliases.get(name, name): device_of(v) if name == "device" else v
+            for name, v in kwargs.items()
+        }
+
+
+# What the functions of a namespace return: Tensors, or JAX arrays.
+#
+# NOTE [what makes a Tensor]
+#
+# A function has one of three roles, by the tables of `fad.arrays.special_cases`:
+#
+# ``TENSORS``: it makes an array from a shape, numbers, lists or a random key (``zeros``, ``array``,
+# ``zeros_like``, a draw). Its results are Tensors, whatever it is given: they can be written to.
+# ``FOLLOWS``: all others. A Tensor or a NumPy array among the arguments gives Tensors; JAX arrays alone,
+# and Python numbers alone, give JAX arrays.
+# ``KEYS``: it handles random keys. Its results are JAX arrays, unless an argument is a Tensor.
+#
+# The role is applied at the edge. A function that makes arrays has it around its call. NumPy arrays are
+# seen in the types of the arguments, by which `fad.arrays.operations` finds the Primitive anyway: calls with
+# them do not take the fast path.
+
+FOLLOWS, TENSORS, KEYS = range(3)
+
+
+def _as_tensor(x: object) -> object:
+    if not isinstance(x, jax.Array):
+        return x
+    t = new_tensor(x, ROOT)
+    return t if state.inference is None else mark_inference(t)
+
+
+def as_tensors(out: PyTree) -> PyTree:
+    """A result with its JAX arrays as Tensors of level 0."""
+    if isinstance(out, (Tensor, jax.Array)):
+        return _as_tensor(out)
+    return trees.map_leaves(_as_tensor, out)
+
+
+def making_tensors(function: ArrayFunction) -> Callable[..., PyTree]:
+    """``function``, with Tensors as results."""
+
+    def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        return as_tensors(function(*args, **kwargs))
+
+    return made
+
+
+def numpy_alone(values: Sequence[object]) -> bool:
+    """Whether there is a NumPy array and no Tensor among ``values``."""
+    types = set(map(type, values))
+    return not NUMPY_TYPES.isdisjoint(types) and Tensor not in types
+
+
+# ``out=``
+
+
+def write_out(who: str, out: PyTree, result: PyTree) -> PyTree:
+    """Write a result into the Tensor that was given as ``out=``."""
+    if not isinstance(out, Tensor):
+        raise ArgumentError(
+            f"{who}: out must be a Tensor, which can be changed, got {describe(out)}"
+        )
+    if type(result) in (tuple, list):
+        raise ArgumentError(f"{who}: out= is for functions with one result")
+    if jnp.shape(result) != out.shape:
+        raise ArgumentError(
+            f"{who}: out has shape {out.shape}, but the result has shape {jnp.shape(result)}"
+        )
+    return write(OUT, [out, result])
+
+
+def snapshots(out: PyTree, args: Args, kwargs: Kwargs) -> tuple[PyTree, PyTree]:
+    """Arguments that share memory with ``out``, as snapshots, which a graph may save."""
+
+    def one(a: object) -> PyTree:
+        return snapshot(a) if isinstance(a, Tensor) and shares(a, out) else a
+
+    return tuple([one(a) for a in args]), {k: one(v) for k, v in kwargs.items()}
+
+
+OUT = Primitive("out", lambda _, result: jnp.asarray(result))
+
+# Derives fad's array functions from those of JAX, all by one mechanism.
+#
+# NOTE [how an operation finds its Primitive]
+#
+# `Op` turns one JAX function into a fad function. At the first call it reads the signature and gives
+# each parameter a role (`arguments.role_of`). A call is then split into leaves, which are the
+# arguments of a Primitive, and a key, which is everything else; equal keys share one Primitive, and
+# so one compiled function. A new learning rate is a new leaf and compiles nothing.
+#
+# The eager fast path does none of this. How a call splits depends, with few exceptions, only on the
+# types of its arguments and on its keywords. That pair is looked up in ``routes``, and the answer is
+# either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
+# values by position and finds the Primitive in one more lookup.
+#
+# A call without any array (``zeros((3,))``) calls the JAX function directly. Whether it returns Tensors
+# or JAX arrays is said in NOTE [what makes a Tensor].
+#
+# A function whose result's shape depends on data cannot be compiled. JAX says so when it is traced;
+# `Op.call` then runs it without compilation, and remembers that under the key.
 
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
@@ -367,7 +648,7 @@ class Op:
         return None
 
     def _for_keywords(self, keywords: Container[str]) -> Callable[..., PyTree]:
-        """The JAX function for a call with these keywords; see `fad.arrays.dims`."""
+        """The JAX function for a call with these keywords; see `fad.arrays.arguments`."""
         if self.name in ALONG and "axis" in self.plan.named:
             of_torch = self._dim_in(keywords) is not None
             return along(self.name, self.jax_function, self.plan.names, of_torch)

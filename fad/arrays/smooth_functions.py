@@ -1,29 +1,283 @@
-"""Functions of jax.numpy, jax.lax and jax.nn with derivatives that are right wherever they are smooth.
-
-See NOTE [smooth] in `fad.arrays.smooth`. Each function here takes a function of JAX, and returns one with the
-same arguments and values. docs/singular-points.md has what was wrong, with a program for each.
-"""
+"""Functions of jax.numpy, jax.lax and jax.nn with derivatives that are right wherever they are smooth."""
 
 from __future__ import annotations
 
 import functools
+import inspect
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
 
-from fad.arrays.lists import Function
-from fad.arrays.smooth import all_axes, computed_as, for_real, is_real, with_rule, with_slopes
-from fad.arrays.smooth_ratios import I0, I0E, I1E, bessel_i0, ratio_of_sine
+from fad.arrays.arguments import Function
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import run_jaxpr
 from fad.core.jaxprs import with_programs
-from fad.core.partition import partition
-from fad.core.types import Array, ArrayFunction, Axes, JaxBody, JaxEquation, Outputs, PyTree
+from fad.core.trees import partition
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Axes,
+    JaxBody,
+    JaxEquation,
+    Operand,
+    Outputs,
+    PyTree,
+)
+
+# Derivatives that are right wherever a function is smooth: what the rules below are made of.
+#
+# NOTE [smooth]
+#
+# JAX differentiates the formula by which a function is computed. The formula may break down where the
+# function does not: ``x**1.0`` is smooth at 0, and its second derivative is computed as ``0 * 0**-1``. Such
+# functions of JAX keep their values, bit by bit, and get the derivatives of another formula, or slopes that
+# are given by hand. `fad.arrays.smooth_functions` has the table of them. A slope is itself a function of this
+# kind, so that derivatives of all orders are right, in both modes, and in whatever JAX does with them.
+#
+# A slope given by hand is a nonlinear function of the point alone, and the tangent is multiplied by it: a
+# selection that hides a quotient by zero has to hide it from the transposed program too.
+
+
+def _has_tangent(tangent: Any) -> bool:
+    return not isinstance(tangent, SymbolicZero) and tangent.dtype != jax.dtypes.float0
+
+
+def with_rule(function: Function, rule: Function) -> Function:
+    """``function`` of arrays, with a hand-written derivative.
+
+    Arguments:
+        rule: called with the result, the arguments, and their tangents, of which those of arguments that have
+            none are None; returns the tangent of the result.
+    """
+    made = jax.custom_jvp(function)
+
+    def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Outputs, Outputs]:
+        out = made(*primals)
+        return out, rule(out, primals, [t if _has_tangent(t) else None for t in tangents])
+
+    made.defjvp(jvp, symbolic_zeros=True)
+    return made
+
+
+def with_slopes(function: Function, *slopes: Function) -> Function:
+    """An elementwise function with a slope for each argument, called with the result and all arguments."""
+
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
+        terms = [
+            t.astype(out.dtype) * slope(out, *primals)
+            for t, slope in zip(tangents, slopes, strict=True)
+            if t is not None
+        ]
+        return jnp.broadcast_to(sum(terms[1:], terms[0]), out.shape).astype(out.dtype)
+
+    return with_rule(function, rule)
+
+
+def computed_as(function: Function, other: Function) -> Function:
+    """``function``, with the derivatives of ``other``, which is another formula for it."""
+
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
+        differentiated = [k for k, t in enumerate(tangents) if t is not None]
+
+        def on_differentiated(*some: Array) -> Array:
+            values = list(primals)
+            for k, v in zip(differentiated, some, strict=True):
+                values[k] = v
+            return other(*values)
+
+        point = tuple([primals[k] for k in differentiated])
+        found = jax.jvp(on_differentiated, point, tuple([tangents[k] for k in differentiated]))[1]
+        return jax.tree.map(lambda t, o: t.astype(o.dtype), found, out)
+
+    return with_rule(function, rule)
+
+
+def no_slope(why: str, error: type[Exception] = NotImplementedError) -> Function:
+    """The slope by an argument that there is no derivative in: an error says ``why``."""
+
+    def slope(*_: Array) -> Array:
+        raise error(why)
+
+    return slope
+
+
+def is_real(*values: Operand) -> bool:
+    """Whether no value is complex."""
+    return not any(map(jnp.iscomplexobj, values))
+
+
+def for_real(function: Function, *slopes: Function) -> Function:
+    """`with_slopes`, where the arguments are real."""
+    smooth = with_slopes(function, *slopes)
+    return lambda *args: smooth(*args) if is_real(*args) else function(*args)
+
+
+def divisor(out: Array) -> Array:
+    """``out``, and where it is 0 a divisor by which quotients are 0."""
+    return jnp.where(out == 0, jnp.inf, out)
+
+
+def all_axes(ndim: int, axis: Axes) -> tuple[int, ...]:
+    """The axes of a reduction, counted from 0."""
+    axes = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return tuple([k % ndim for k in axes])
+
+
+def quotient(
+    numerator: Callable[[int, Array], Array],
+    coefficient: Callable[[int], float],
+    radius: float,
+    center: float = 0.0,
+    terms: int = 40,
+) -> ArrayFunction:
+    """``p(x) / (x - center)`` for a ``p`` that is zero there: a function of ``x``, smooth at the center too.
+
+    Arguments:
+        numerator: ``numerator(n, x)`` is the ``n``-th derivative of ``p``.
+        coefficient: ``coefficient(k)`` is the ``k``-th Taylor coefficient of the quotient at the center.
+        radius: how far from the center the series is used.
+
+    It takes an ``n`` besides: its ``n``-th derivative. ``u q = p`` gives ``u q[n] + n q[n - 1] = p[n]``.
+    """
+
+    @functools.cache
+    def derivative(n: int) -> Function:
+        falling = [coefficient(k) * math.perm(k, n) for k in range(n, n + terms)]
+
+        def value(x: Array) -> Array:
+            u = x - center
+            near = jnp.abs(u) < radius
+            inner = jnp.where(near, u, 0)
+            series = jnp.zeros_like(u)
+            for c in reversed(falling):
+                series = series * inner + c
+            safe = jnp.where(near, center + 1 + radius, x)
+            quotients = numerator(0, safe) / (safe - center)
+            for k in range(1, n + 1):
+                quotients = (numerator(k, safe) - k * quotients) / (safe - center)
+            return jnp.where(near, series, quotients)
+
+        return with_slopes(value, lambda _, x: derivative(n + 1)(x))
+
+    return lambda x, n=0: derivative(n)(x)
+
+
+def mended(make: Callable[[Function], Function], function: Function) -> Function:
+    """``make(function)``, with the name, docstring and signature of ``function``, and its keywords."""
+    smooth = make(function)
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def called(*args: Array, **options: object) -> Outputs:
+        bound = signature.bind(*args, **options)
+        if not any(isinstance(v, jax.Array) for v in jax.tree.leaves((args, options))):
+            return function(*args, **options)  # numbers
+        return smooth(*bound.args, **bound.kwargs)
+
+    return called
+
+
+# Quotients that are smooth at a zero of the divisor, of which derivatives in `smooth_functions` are made.
+
+
+def _log(n: int, x: Array) -> Array:
+    if n == 0:
+        return jnp.log(x)
+    return (-1.0) ** (n - 1) * math.factorial(n - 1) / x**n
+
+
+def _sine(n: int, x: Array) -> Array:
+    sign = -1 if n % 4 >= 2 else 1
+    return sign * (jnp.cos(x) if n % 2 else jnp.sin(x))
+
+
+def _sine_coefficient(k: int) -> float:
+    return 0.0 if k % 2 else (-1.0) ** (k // 2) / math.factorial(k + 1)
+
+
+ratio_of_exp = quotient(
+    lambda n, x: jnp.exp(x) if n else jnp.expm1(x), lambda k: 1 / math.factorial(k + 1), radius=1.0
+)
+ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), radius=0.35, center=1.0)
+ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0)
+
+# Modified Bessel functions
+
+
+@functools.cache
+def _scaled_bessel(n: int) -> Function:
+    """``exp(-|x|) I_n(x) / x**n``, which is even: by its series, and by recurrence where that is stable."""
+    radius = min(4.0 * max(n - 1, 0), 12.0)
+    first = 1 / (2.0**n * math.factorial(n))
+    coefficients = [first]
+    while coefficients[-1] * (radius / 2) ** (2 * len(coefficients)) > 1e-17 * first:
+        k = len(coefficients)
+        coefficients.append(coefficients[-1] / (k * (n + k)))
+
+    def value(x: Array) -> Array:
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        near = jnp.abs(wide) <= radius
+        divisor = jnp.where(near, 1, wide)
+        before, last = lax.bessel_i0e(wide), lax.bessel_i1e(wide) / divisor
+        for k in range(1, n):
+            before, last = last, (before - 2 * k * last) / divisor / divisor
+        if n == 1:  # the recurrence begins with it, and is stable up to 0
+            return jnp.where(near, first, last).astype(x.dtype)
+        inner = jnp.where(near, jnp.abs(wide), 0)
+        series = jnp.zeros_like(wide)
+        for c in reversed(coefficients):
+            series = series * (inner * inner / 4) + c
+        return jnp.where(near, jnp.exp(-inner) * series, last).astype(x.dtype)
+
+    return with_slopes(value, lambda out, x: x * _scaled_bessel(n + 1)(x) - jnp.sign(x) * out)
+
+
+@functools.cache
+def _bessel(n: int) -> Function:
+    """``I_n(x) / x**n``; its derivative is that of the next order times ``x``."""
+    return with_slopes(
+        lambda x: jnp.exp(jnp.abs(x)) * _scaled_bessel(n)(x), lambda _, x: x * _bessel(n + 1)(x)
+    )
+
+
+def I0(i0: Function) -> Function:
+    return with_slopes(i0, lambda _, x: bessel_i1(x))
+
+
+def I1(i1: Function) -> Function:
+    return with_slopes(i1, lambda _, x: bessel_i0(x) - _bessel(1)(x))
+
+
+def I0E(i0e: Function) -> Function:
+    return with_slopes(i0e, lambda out, x: bessel_i1e(x) - jnp.sign(x) * out)
+
+
+def I1E(i1e: Function) -> Function:
+    def slope(out: Array, x: Array) -> Array:
+        return _i0e_apart(x) - jnp.sign(x) * out - _scaled_bessel(1)(x)
+
+    return with_slopes(i1e, slope)
+
+
+# Of another argument at 0, so that XLA does not keep what this one shares with `i1e` in an array.
+_i0e_apart = I0E(lambda x: lax.bessel_i0e(jnp.where(x == 0, jnp.finfo(x.dtype).tiny, x)))
+
+bessel_i0, bessel_i1 = I0(jax.scipy.special.i0), I1(jax.scipy.special.i1)
+bessel_i0e, bessel_i1e = I0E(lax.bessel_i0e), I1E(lax.bessel_i1e)
+
+# Functions of jax.numpy, jax.lax and jax.nn with derivatives that are right wherever they are smooth.
+#
+# See NOTE [smooth] in `fad.arrays.smooth_functions`. Each function here takes a function of JAX, and returns
+# one with the same arguments and values. docs/singular-points.md has what was wrong, with a program for each.
 
 # Powers
 
@@ -369,3 +623,126 @@ IN_NN: dict[str, Function] = {
     "log1mexp": lambda f: with_slopes(f, lambda _, x: _log1mexp_slope(x)),
     "logsumexp": _logsumexp,
 }
+
+# The determinant, with derivatives that are right for singular matrices too.
+#
+# See NOTE [smooth] in `fad.arrays.smooth_functions`, and `fad.arrays.smooth_functions`.
+
+_BLOCK = 3
+
+
+def _triple_product(a: Array) -> Array:
+    """The determinant of three rows."""
+    x, y, z = a[..., 0, :], a[..., 1, :], a[..., 2, :]
+    return jnp.sum(x * jnp.cross(y, z), -1)
+
+
+def _minors(a: Array) -> list[Array]:
+    """The determinants of two columns of two rows of four."""
+    x, y = a[..., 0, :], a[..., 1, :]
+    pairs = itertools.combinations(range(4), 2)
+    return [x[..., i] * y[..., j] - x[..., j] * y[..., i] for i, j in pairs]
+
+
+def _of_four(a: Array) -> Array:
+    """The determinant of four rows: minors of the first two times minors of the last two (Laplace)."""
+    p = _minors(a[..., :2, :])
+    q = _minors(a[..., 2:, :])[::-1]
+    return p[0] * q[0] - p[1] * q[1] + p[2] * q[2] + p[3] * q[3] - p[4] * q[4] + p[5] * q[5]
+
+
+_inverse = with_rule(jnp.linalg.inv, lambda out, _, tangents: -out @ tangents[0] @ out)
+
+
+def _by_blocks(det: Function, a: Array, u: Array, s: Array, vh: Array) -> Array:
+    """The determinant as that of a regular block, times that of its Schur complement.
+
+    The blocks are those of ``u.T @ a @ v``, with constant singular vectors of ``a``: the smallest
+    singular values are in the complement. If more than ``_BLOCK`` are zero, so are all derivatives up
+    to the order ``_BLOCK``.
+    """
+    # Its value is diagonal, to the last digit.
+    values = s[..., None] * jnp.eye(a.shape[-1], dtype=a.dtype)
+    turned = values + jnp.conj(u.mT) @ (a - lax.stop_gradient(a)) @ jnp.conj(vh.mT)
+    k = a.shape[-1] - _BLOCK
+    zero = s[..., k - 1] == 0
+    regular = jnp.where(zero[..., None, None], jnp.eye(k, dtype=a.dtype), turned[..., :k, :k])
+    right, left, rest = turned[..., :k, k:], turned[..., k:, :k], turned[..., k:, k:]
+    complement = rest - left @ _inverse(regular) @ right
+    return jnp.where(zero, 0, det(u) * det(vh) * det(regular) * _triple_product(complement))
+
+
+@custom_vmap
+def _any(singular: Array) -> Array:
+    """Whether one is, of a batch too: so that a `cond` stays one under `vmap`."""
+    return jnp.any(singular)
+
+
+@_any.def_vmap
+def _any_of_batch(size: int, batched: Sequence[bool], singular: Array) -> tuple[Array, bool]:
+    return _any(singular), False
+
+
+def _from_factors(a: Array, lu: Array, permutation: Array) -> Array:
+    """The transposed inverse of ``a``, by its factorization."""
+    solve = functools.partial(lax.linalg.triangular_solve, lu, transpose_a=True)
+    places = jnp.arange(a.shape[-1])[:, None]
+    permuted = (permutation[..., None, :] == places).astype(a.dtype)
+    return solve(solve(permuted, lower=True, unit_diagonal=True))
+
+
+_cofactors_by = with_rule(_from_factors, lambda out, _, tangents: -out @ tangents[0].mT @ out)
+
+
+def _det(det: Function) -> Function:
+    """JAX's derivative is zero where a pivot is zero that is not the last one.
+
+    The slope is the matrix of cofactors: the determinant times the transposed inverse, by the factorization
+    that the value is computed of. `lax.cond` takes another formula if a matrix is singular.
+    """
+
+    def regular(out: Array, a: Array, lu: Array, permutation: Array) -> Array:
+        return out[..., None, None] * _cofactors_by(a, lu, permutation)
+
+    def singular(which: Array, out: Array, a: Array, lu: Array, permutation: Array) -> Array:
+        mask = which[..., None, None]
+        eye = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
+        rest = regular(out, jnp.where(mask, eye, a), jnp.where(mask, eye, lu), permutation)
+        a = jnp.where(mask, a, eye)
+        u, s, vh = jnp.linalg.svd(lax.stop_gradient(a), full_matrices=False)
+        found, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
+        return jnp.where(mask, pullback(jnp.ones_like(found))[0], rest)
+
+    def cofactors(a: Array) -> Array:
+        lu, _, permutation = lax.linalg.lu(lax.stop_gradient(a))
+        pivots = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
+        small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
+        which = jnp.min(pivots, -1) <= small * jnp.max(pivots, -1)
+        return lax.cond(
+            _any(which),
+            functools.partial(singular, which),
+            regular,
+            smooth(a), a, lu, permutation,
+        )  # fmt: skip
+
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
+        return jnp.sum(cofactors(primals[0]) * tangents[0], (-2, -1))
+
+    smooth = with_rule(det, rule)
+    polynomials = {3: _triple_product, 4: _of_four}
+
+    def without_options(a: Array) -> Array:
+        return det(a)
+
+    by_rows = {n: computed_as(without_options, of_n) for n, of_n in polynomials.items()}
+
+    def called(a: Array, *options: Array) -> Outputs:
+        a = jnp.asarray(a)
+        if not (a.ndim >= 2 and a.shape[-1] == a.shape[-2] >= _BLOCK and is_inexact(a.dtype)):
+            return det(a, *options)
+        return by_rows.get(a.shape[-1], smooth)(a)
+
+    return called
+
+
+IN_LINALG: dict[str, Function] = {"det": _det}

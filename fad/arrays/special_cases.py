@@ -7,10 +7,9 @@ docs/namespaces.md explains each table to users, and the tests compare the two.
 
 from __future__ import annotations
 
-from fad.arrays.arguments import ARRAY, EXPONENT, OPERAND, STATIC, STRUCTURE
-from fad.arrays.lists import ONE, OPERANDS, Role
-from fad.views.addresses import Test, is_row_major
+from fad.arrays.arguments import ARRAY, EXPONENT, ONE, OPERAND, OPERANDS, STATIC, STRUCTURE, Role
 from fad.views.chains import Write
+from fad.views.make_view import Test, is_row_major
 
 
 def _names(text: str) -> frozenset[str]:
@@ -68,7 +67,7 @@ ROLES: dict[str, dict[str, dict[str, Role]]] = {
 }
 
 # Functions of jax.numpy and its linalg that return views of their first argument, and how a write to one goes
-# back; others are in `fad.arrays.aliasing`.
+# back; others are in `fad.arrays.namespaces`.
 VIEWS: dict[str, Write] = {
     **dict.fromkeys("expand_dims ravel squeeze".split(), Write.RESHAPE),
     **dict.fromkeys(

@@ -15,14 +15,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from fad.arrays.dims import OF_NUMBERS, all_if_empty, dims_of, of_number
-from fad.arrays.keywords import Form
+from fad.arrays.arguments import OF_NUMBERS, Form, all_if_empty, dims_of, of_number
 from fad.arrays.operations import Op
 from fad.core.level import bind
 from fad.core.types import PyTree
-from fad.views.addresses import has_strides
 from fad.views.chains import Write
-from fad.views.make_view import view_binder
+from fad.views.make_view import has_strides, view_binder
 
 # Those that return views of their first argument, and how a write to one goes back. Windows overlap, as
 # what is broadcast does.
@@ -56,7 +54,7 @@ def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[...,
 
 
 # Their modules, which take time to import: at the first use.
-_MODULES = tuple(f"fad.arrays.torch_{part}" for part in ("functions", "matrices", "indexing"))
+_MODULES = ("fad.arrays.torch_functions",)
 
 
 def __getattr__(name: str) -> Any:

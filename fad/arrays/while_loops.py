@@ -2,17 +2,598 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 
-from fad.arrays.loop_rules import loop_p
-from fad.arrays.loops import Loop
-from fad.core.jaxapi import run_jaxpr, while_parts
-from fad.core.types import ArrayFunction, Operand, PyTree
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import (
+    WhileParts,
+    Zero,
+    batch_jaxpr,
+    define_primitive,
+    instantiate_zeros,
+    is_undefined_primal,
+    jvp_jaxpr,
+    new_primitive,
+    run_jaxpr,
+    shaped_array,
+    while_parts,
+)
+from fad.core.jaxprs import select, spread
+from fad.core.threads import make_jit
+from fad.core.types import Array, ArrayFunction, Aval, JaxProgram, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, describe
+
+# A while loop that stores checkpoints, and its pullback, which computes from these again.
+#
+# NOTE [checkpoints]
+#
+# The forward loop stores every ``stride``-th carry. With ``max_steps`` the stride is known before. Without,
+# it starts at 1; when all slots are full, every second one is dropped and the stride is doubled (Wang, Moin
+# and Iaccarino 2009, Stumm and Walther 2010: checkpoints of a run whose length is not known). The way back
+# knows the number of steps: between two checkpoints it places further ones by the binomial schedule, which
+# computes each step again as few times as the slots permit (Griewank and Walther 2000, Algorithm 799:
+# revolve).
+
+Mask = tuple[bool, ...]
+T = TypeVar("T")
+
+
+class Loop(NamedTuple):
+    """A loop: operands are constants of the condition, constants of the body, and the carry.
+
+    ``kept``, ``extra``: slots for checkpoints in the forward loop, and further ones on the way back.
+    """
+
+    cond: JaxProgram
+    body: JaxProgram
+    cond_count: int
+    body_count: int
+    max_steps: int | None
+    kept: int
+    extra: int
+
+    def split(self, operands: Sequence[T]) -> tuple[list[T], list[T], list[T]]:
+        k, n = self.cond_count, self.cond_count + self.body_count
+        return list(operands[:k]), list(operands[k:n]), list(operands[n:])
+
+    @property
+    def operand_count(self) -> int:
+        """The number of operands."""
+        return self.cond_count + self.body_count + len(self.body.out_avals)
+
+    def stored_avals(self) -> list[Aval]:
+        """Avals of the number of steps, of the stride, and of the slots."""
+        number = shaped_array((), jnp.dtype("int32"))
+        slots = [shaped_array((self.kept, *a.shape), a.dtype) for a in self.body.out_avals]
+        return [number, number, *slots]
+
+
+def parts_of(loop: Loop, values: Sequence[Array | None]) -> tuple[Any, list[Any], list[Any]]:
+    """The operands by kind, what the forward loop stored, and the tangents or cotangents."""
+    n = loop.operand_count
+    stored = 2 + len(loop.body.out_avals)
+    return loop.split(values[:n]), list(values[n : n + stored]), list(values[n + stored :])
+
+
+def run(*operands: Array, loop: Loop, stored: bool) -> list[Array]:
+    """The final carry; with ``stored`` also the number of steps, the stride and the slots."""
+    cond_consts, body_consts, init = loop.split(operands)
+
+    def active(i: Array, carry: Sequence[Array]) -> Array:
+        (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
+        return go if loop.max_steps is None else go & (i < loop.max_steps)
+
+    def step(state: PyTree) -> Outputs:
+        i, _, carry = state
+        carry = run_jaxpr(loop.body, *body_consts, *carry)
+        return i + 1, active(i + 1, carry), carry
+
+    zero = jnp.int32(0)
+    start = (zero, active(zero, init), init)
+    if not stored:
+        return list(jax.lax.while_loop(lambda s: s[1], step, start)[2])
+
+    def fill(state: PyTree) -> Outputs:
+        """Store the carry, and run to the next one to store."""
+        at, stride, slots, inner = state
+        end = inner[0] + stride
+        slots = [_put(s, c, at) for s, c in zip(slots, inner[2], strict=True)]
+        inner = jax.lax.while_loop(lambda s: s[1] & (s[0] < end), step, inner)
+        return at + 1, stride, slots, inner
+
+    slots = [rows_of(c, loop.kept) for c in init]
+    if loop.max_steps is not None:
+        stride = jnp.int32(max(1, -(-loop.max_steps // loop.kept)))
+        state = (zero, stride, slots, start)
+        _, stride, slots, end = jax.lax.while_loop(lambda s: s[3][1], fill, state)
+    else:
+        even = jnp.minimum(2 * jnp.arange(loop.kept), loop.kept - 1)
+
+        def refill(state: PyTree) -> Outputs:
+            """Drop every second slot, and fill them again."""
+            at, stride, slots, inner = state
+            stride = jnp.where(at == 0, 1, 2 * stride)
+            state = (at // 2, stride, [s[even] for s in slots], inner)
+            return jax.lax.while_loop(lambda s: s[3][1] & (s[0] < loop.kept), fill, state)
+
+        state = (zero, jnp.int32(1), slots, start)
+        _, stride, slots, end = jax.lax.while_loop(lambda s: s[3][1], refill, state)
+    return [*end[2], end[0], stride, *slots]
+
+
+def rows_of(x: Array, n: int) -> Array:
+    return jnp.broadcast_to(x, (n, *jnp.shape(x)))
+
+
+def _put(slots: Array, x: Array, at: Array) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(slots, x, at, 0)
+
+
+def _get(slots: Sequence[Array], at: Array) -> list[Array]:
+    return [jax.lax.dynamic_index_in_dim(s, at, 0, keepdims=False) for s in slots]
+
+
+def advance(distance: Array, free: Array) -> Array:
+    """How far from a checkpoint the next one is placed, for steps 0 to ``distance`` with ``free`` slots.
+
+    Source: Griewank and Walther 2000, Algorithm 799. With ``free`` slots and ``r`` computations of each step,
+    C(free + r, free) steps can be reversed.
+    """
+    s, steps = free.astype(jnp.float32), (distance + 1).astype(jnp.float32)
+
+    def more(state: PyTree) -> Outputs:
+        r, reach = state
+        return r + 1, reach * (s + r + 1) / (r + 1)
+
+    r, reach = jax.lax.while_loop(lambda v: v[1] < steps, more, (jnp.float32(1), s + 1))
+    least = reach * r / (s + r) * (r - 1) / (s + r - 1)
+    right = reach * s / (s + r)
+    apart = jnp.maximum(least, steps - right).astype(jnp.int32)
+    return jnp.where(free == 1, distance, jnp.clip(apart, 1, distance))
+
+
+def pull(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
+    """The cotangents of the body's constants and of the first carry."""
+    (_, body_consts, _), (steps, stride, *slots), cotangents = parts_of(loop, values)
+    rows = loop.kept + loop.extra
+    slots = [jnp.concatenate([s, rows_of(s[0], loop.extra)]) for s in slots]
+    places = jnp.arange(rows, dtype=jnp.int32) * stride
+
+    def further(t: Array, state: PyTree) -> Outputs:
+        """Place one more checkpoint between the last one and step t - 1."""
+        top, places, slots = state
+        start = places[top]
+        stop = start + advance(t - 1 - start, rows - 1 - top)
+        _, carry = jax.lax.while_loop(
+            lambda s: s[0] < stop,
+            lambda s: (s[0] + 1, run_jaxpr(loop.body, *body_consts, *s[1])),
+            (start, _get(slots, top)),
+        )
+        slots = [_put(s, c, top + 1) for s, c in zip(slots, carry, strict=True)]
+        return top + 1, _put(places, stop, top + 1), slots
+
+    def back(state: PyTree) -> Outputs:
+        t, top, places, slots, totals, cotangents = state
+        top, places, slots = jax.lax.while_loop(
+            lambda s: s[1][s[0]] < t - 1, functools.partial(further, t), (top, places, slots)
+        )
+        carry = _get(slots, top)
+
+        def body(some_consts: Any, some_carries: Any) -> list[Array | None]:
+            given = [*spread(consts, some_consts, body_consts)]
+            given += spread(carries, some_carries, carry)
+            return select(carries, run_jaxpr(loop.body, *given))
+
+        _, pullback = jax.vjp(body, select(consts, body_consts), select(carries, carry))
+        parts, cotangents = pullback(list(cotangents))
+        totals = [a + b for a, b in zip(totals, parts, strict=True)]
+        return t - 1, top - 1, places, slots, totals, cotangents
+
+    zeros = [jnp.zeros_like(c) for c in select(consts, body_consts)]
+    top = (steps + stride - 1) // stride - 1
+    state = (steps, top, places, slots, zeros, list(cotangents))
+    *_, totals, cotangents = jax.lax.while_loop(lambda s: s[0] > 0, back, state)
+    return [*totals, *cotangents]
+
+
+# The primitives of a while loop and of its derivatives, and their rules.
+#
+# NOTE [the loop and its derivatives]
+#
+# A loop is one primitive of JAX, whose derivatives are loops of the same kind:
+#
+# * ``fad_while_loop`` runs it. Where it is differentiated it stores carries in ``slots``, the checkpoints.
+# * ``fad_while_linear`` is its Jacobian times tangents: the loop on the carry and its tangent (`augmented`).
+# * ``fad_while_pullback`` is the transpose: it goes back from checkpoint to checkpoint, and computes
+#   the carries in between again.
+# * ``fad_while_curvature`` is the derivative of the pullback in the loop's operands: the pullback of the
+#   augmented loop. Second derivatives are symmetric, so it is its own transpose.
+#
+# The derivative of each is written with these four, so any order is there by construction; each is batched
+# as the same primitive of a batched loop.
+#
+# NOTE [lanes that have finished]
+#
+# A batched loop runs until its last lane is done, and the others keep their carries. A lane that has finished
+# would compute on, at a carry which its own condition excludes, where a derivative may be infinite, and
+# 0 * inf is nan. So it is given the carry and the constants of a lane that is not done, and what comes of
+# it is dropped.
+
+Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotangents that are zero
+
+# Loops made of a loop
+
+
+@functools.lru_cache(maxsize=1024)
+def dependent(loop: Loop, consts: Mask, carries: Mask) -> Mask:
+    """Which carries have a tangent, if these constants of the body and first carries have one."""
+    while True:
+        _, found = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
+        inexact = [is_inexact(a.dtype) for a in loop.body.out_avals]
+        after = tuple([a or (b and c) for a, b, c in zip(carries, found, inexact, strict=True)])
+        if after == carries:
+            return carries
+        carries = after
+
+
+@functools.lru_cache(maxsize=1024)
+def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
+    """The loop on (constants, their tangents) and (carries, their tangents)."""
+    jvp, _ = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
+    n, k, m = loop.body_count, sum(consts), len(carries)
+
+    def body(*values: Array) -> list[Array]:
+        primals, tangents = values[:n], values[n : n + k]
+        carry, carry_t = values[n + k : n + k + m], values[n + k + m :]
+        return run_jaxpr(jvp, *primals, *carry, *tangents, *carry_t)
+
+    def cond(*values: Array) -> Outputs:
+        return run_jaxpr(loop.cond, *values[: loop.cond_count + m])
+
+    of_consts, of_carry = loop.body.in_avals[:n], loop.body.in_avals[n:]
+    of_carry = [*of_carry, *select(carries, of_carry)]
+    new_body = jax.make_jaxpr(body)(*of_consts, *select(consts, of_consts), *of_carry)
+    new_cond = jax.make_jaxpr(cond)(*loop.cond.in_avals[: loop.cond_count], *of_carry)
+    return loop._replace(cond=new_cond, body=new_body, body_count=n + k)
+
+
+def joined(consts: Mask, operands: Sequence[Values], tangents: Values) -> list[Array]:
+    """The operands of the augmented loop."""
+    cond_consts, body_consts, carry = operands
+    k = sum(consts)
+    return [*cond_consts, *body_consts, *tangents[:k], *carry, *tangents[k:]]
+
+
+class BatchedLoop(NamedTuple):
+    """A batched loop, which of its operands are batched, and whether lanes may end at different steps."""
+
+    loop: Loop
+    batched: tuple[Mask, Mask, Mask]
+    lanes: bool
+
+    def operands(self, loop: Loop, values: Values, have: Sequence[bool], size: int) -> Outputs:
+        """Operands of the loop as those of this one, by kind; ``have`` are batched, along dimension 0."""
+        parts = zip(loop.split(values), loop.split(have), self.batched, strict=True)
+        found = [
+            [rows_of(v, size) if w and not h else v for v, h, w in zip(*part, strict=True)]
+            for part in parts
+        ]
+        if self.lanes:
+            found[1] = [*found[0], *found[1]]
+        return found
+
+
+def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> BatchedLoop:
+    """The loop with operands batched, at least those that are ``wanted``."""
+    in_cond, in_body, carries = (tuple(p) for p in loop.split(wanted))
+    lanes = False
+    while True:
+        body, found = batch_jaxpr(loop.body, axis_data, [*in_body, *carries], list(carries))
+        after = tuple([a or b for a, b in zip(carries, found, strict=True)])
+        if after == carries:
+            cond, (lanes,) = batch_jaxpr(loop.cond, axis_data, [*in_cond, *carries], False)
+            if not lanes or all(carries):
+                break
+            after = (True,) * len(carries)
+        carries = after
+    masks = (in_cond, in_body, carries)
+    other = loop._replace(cond=cond, body=body)
+    return BatchedLoop(_until_all(other, masks) if lanes else other, masks, lanes)
+
+
+def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
+    """A loop whose condition has lanes; see NOTE [lanes that have finished]."""
+    k, n = loop.cond_count, loop.cond_count + loop.body_count
+
+    def cond(*values: Array) -> Outputs:
+        return jnp.any(run_jaxpr(loop.cond, *values)[0])
+
+    def body(*values: Array) -> list[Array]:
+        cond_consts, consts, carry = values[:k], values[k:n], values[n:]
+        (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
+        some = jnp.argmax(go)
+
+        def where(x: Array, y: Array) -> Array:
+            mask = go.reshape(go.shape + (1,) * (x.ndim - 1))
+            return jax.lax.select(jnp.broadcast_to(mask, x.shape), x, y)
+
+        def safe(x: Array, has_lanes: bool) -> Outputs:
+            return where(x, rows_of(jax.lax.stop_gradient(x)[some], len(x))) if has_lanes else x
+
+        given = [
+            safe(*pair) for pair in zip((*consts, *carry), batched[1] + batched[2], strict=True)
+        ]
+        outs = run_jaxpr(loop.body, *given)
+        return [where(o, c) for o, c in zip(outs, carry, strict=True)]
+
+    of_cond = list(loop.cond.in_avals)
+    new_cond = jax.make_jaxpr(cond)(*of_cond)
+    new_body = jax.make_jaxpr(body)(*of_cond[:k], *loop.body.in_avals)
+    return loop._replace(cond=new_cond, body=new_body, body_count=n)
+
+
+# The derivatives, as loops
+
+
+def push(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
+    """The tangents of the final carry."""
+    operands, _, tangents = parts_of(loop, values)
+    given, other = joined(consts, operands, tangents), augmented(loop, consts, carries)
+    return list(loop_p.bind(*given, loop=other, stored=False))[len(carries) :]
+
+
+def curve(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
+    """The derivative of the pullback's results in direction of the tangents, cotangents fixed."""
+    n, m = loop.operand_count, sum(carries)
+    operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
+    other = augmented(loop, consts, carries)
+    given = joined(consts, operands, tangents)
+    stored = loop_p.bind(*given, loop=other, stored=True)[len(carries) + m :]
+    zeros = [jnp.zeros_like(c) for c in cotangents]
+    consts = (*consts, *[False] * sum(consts))
+    carries = (*carries, *[True] * m)
+    options = {"loop": other, "consts": consts, "carries": carries}
+    outs = pullback_p.bind(*given, *stored, *zeros, *cotangents, **options)
+    return list(outs)[: len(outs) - m]
+
+
+# The four primitives
+
+loop_p = new_primitive("fad_while_loop", expensive=True)
+linear_p = new_primitive("fad_while_linear", expensive=True)
+pullback_p = new_primitive("fad_while_pullback", expensive=True)
+curvature_p = new_primitive("fad_while_curvature", expensive=True)
+loop_p.loop = lambda eqn: WhileParts(*eqn.params["loop"][:4])
+
+
+def _loop_avals(*avals: Aval, loop: Loop, stored: bool) -> list[Aval]:
+    outs = list(loop.body.out_avals)
+    return [*outs, *loop.stored_avals()] if stored else outs
+
+
+def _linear_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> list[Aval]:
+    return select(carries, loop.body.out_avals)
+
+
+def _gradient_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> list[Aval]:
+    return select((*consts, *carries), loop.body.in_avals)
+
+
+def _is_zero(t: object) -> bool:
+    return isinstance(t, Zero)
+
+
+def _filled(tangents: Values) -> list[Array | None]:
+    return [instantiate_zeros(t) for t in tangents]
+
+
+def _differentiated(loop: Loop, tangents: Values, carries: Mask | None = None) -> tuple[Mask, Mask]:
+    """Which constants of the body, and which carries, have a tangent."""
+    _, of_consts, of_carry = loop.split([not _is_zero(t) for t in tangents])
+    if carries is not None:
+        of_carry = [a or b for a, b in zip(of_carry, carries, strict=True)]
+    consts = tuple(of_consts)
+    return consts, dependent(loop, consts, tuple(of_carry))
+
+
+def _loop_jvp(
+    primals: Values, tangents: Values, *, loop: Loop, stored: bool
+) -> tuple[Outputs, Outputs]:
+    consts, carries = _differentiated(loop, tangents)
+    outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
+    n = len(carries)
+    kept = outs if stored else outs[:n]
+    zeros = [Zero(jax.typeof(o).to_tangent_aval()) for o in kept]
+    if not any(carries):
+        return kept, zeros
+    _, of_consts, of_carry = loop.split(tangents)
+    given = _filled([*select(consts, of_consts), *select(carries, of_carry)])
+    options = {"loop": loop, "consts": consts, "carries": carries}
+    found = linear_p.bind(*primals, *outs[n:], *given, **options)
+    return kept, [*spread(carries, found, zeros[:n]), *zeros[n:]]
+
+
+def _linear_jvp(
+    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
+) -> Outputs:
+    n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
+    operands, _, given = parts_of(loop, primals)
+    operands_t, _, given_t = parts_of(loop, tangents)
+    outs = linear_p.bind(*primals, **options)
+    if all(map(_is_zero, tangents[:n])):
+        first = len(primals) - len(given)
+        return outs, linear_p.bind(*primals[:first], *_filled(given_t), **options)
+    _, found = _loop_jvp(
+        joined(consts, operands, given),
+        joined(consts, operands_t, given_t),
+        loop=augmented(loop, consts, carries),
+        stored=False,
+    )
+    return outs, found[len(carries) :]
+
+
+def _pullback_jvp(
+    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
+) -> Outputs:
+    n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
+    outs = pullback_p.bind(*primals, **options)
+    _, _, cotangents = parts_of(loop, primals)
+    _, _, of_cotangents = parts_of(loop, tangents)
+    first = len(primals) - len(cotangents)
+    parts = []
+    if not all(map(_is_zero, of_cotangents)):
+        parts.append(pullback_p.bind(*primals[:first], *_filled(of_cotangents), **options))
+    if not all(map(_is_zero, tangents[:n])):
+        _, of_consts, of_carry = loop.split(tangents[:n])
+        own = _differentiated(loop, tangents[:n], carries)
+        all_consts = tuple([a or b for a, b in zip(consts, own[0], strict=True)])
+        all_carries = dependent(loop, all_consts, own[1])
+        zeros = [jnp.zeros(a.shape, a.dtype) for a in loop.body.out_avals if is_inexact(a.dtype)]
+        places = tuple([is_inexact(a.dtype) for a in loop.body.out_avals])
+        every = spread(carries, cotangents, spread(places, zeros))
+        given = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
+        found = curvature_p.bind(
+            *primals[:n], *select(all_carries, every), *given,
+            loop=loop, consts=all_consts, carries=all_carries,
+        )  # fmt: skip
+        asked = select((*all_consts, *all_carries), (*consts, *carries))
+        parts.append(select(tuple(asked), found))
+    if not parts:
+        return outs, [Zero(jax.typeof(o).to_tangent_aval()) for o in outs]
+    return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
+
+
+def _curvature_jvp(primals: Values, tangents: Values, **options: PyTree) -> Outputs:
+    differentiated = tuple([not _is_zero(t) for t in tangents])
+
+    def of_differentiated(*some: Operand) -> list[Array | None]:
+        return curve(*spread(differentiated, some, primals), **options)
+
+    return jax.jvp(
+        of_differentiated, select(differentiated, primals), select(differentiated, tangents)
+    )
+
+
+def _transpose(primitive: Any, cotangents: Values, *values: Operand, **options: PyTree) -> Values:
+    """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
+    loop, of_curvature = options["loop"], primitive is curvature_p
+    others = sum(options["carries"]) if of_curvature else 2 + len(loop.body.out_avals)
+    first = loop.operand_count + others
+    found = iter(primitive.bind(*values[:first], *_filled(cotangents), **options))
+    linear = [(v, next(found)) for v in values[first:]]
+    return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
+
+
+def _to_front(values: Values, dims: Sequence[int | None]) -> tuple[Values, list[bool]]:
+    front = [v if d is None else jnp.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True)]
+    return front, [d is not None for d in dims]
+
+
+def _batch_loop(
+    axis_data: Any, values: Values, dims: Sequence[int | None], *, loop: Loop, stored: bool
+) -> Outputs:
+    values, have = _to_front(values, dims)
+    made = batched_loop(loop, axis_data, have)
+    cond_consts, body_consts, carry = made.operands(loop, values, have, axis_data.size)
+    outs = loop_p.bind(*cond_consts, *body_consts, *carry, loop=made.loop, stored=stored)
+    of_carry = made.batched[2]
+    out_dims = [0 if b else None for b in of_carry]
+    if stored:
+        out_dims += [None, None, *[1 if b else None for b in of_carry]]
+    return outs, out_dims
+
+
+def _batch_rule(
+    axis_data: Any,
+    values: Values,
+    dims: Sequence[int | None],
+    *,
+    loop: Loop,
+    consts: Mask,
+    carries: Mask,
+    primitive: Any,
+) -> Outputs:
+    """The other three: what is differentiated is batched, so that each lane has its own derivative."""
+    n, size = loop.operand_count, axis_data.size
+    values, have = _to_front(values, dims)
+    differentiated = [*[False] * loop.cond_count, *consts, *carries]
+    made = batched_loop(
+        loop, axis_data, [a or b for a, b in zip(have[:n], differentiated, strict=True)]
+    )
+    cond_consts, body_consts, carry = made.operands(loop, values[:n], have[:n], size)
+    rest, rest_have = values[n:], have[n:]
+    stored: Values = []
+    if primitive is not curvature_p:
+        m = 2 + len(carries)
+        stored, stored_have = rest[:m], rest_have[:m]
+        rest, rest_have = rest[m:], rest_have[m:]
+        wanted = [False, False, *made.batched[2]]
+        if any([h and not w for h, w in zip(stored_have, wanted, strict=True)]):
+            # They may come from one call for each lane, with other steps: store again.
+            outs = loop_p.bind(*cond_consts, *body_consts, *carry, loop=made.loop, stored=True)
+            stored = outs[len(carries) :]
+        else:
+            stored = [
+                jnp.moveaxis(s if h else rows_of(s, size), 0, 1) if w else s
+                for s, h, w in zip(stored, stored_have, wanted, strict=True)
+            ]
+    rest = [v if h else rows_of(v, size) for v, h in zip(rest, rest_have, strict=True)]
+    if made.lanes:
+        consts = (*[False] * loop.cond_count, *consts)
+    outs = primitive.bind(
+        *cond_consts, *body_consts, *carry, *stored, *rest,
+        loop=made.loop, consts=consts, carries=carries,
+    )  # fmt: skip
+    return outs, [0] * len(outs)
+
+
+def _batched_or_not(primitive: Any, rule: ArrayFunction) -> ArrayFunction:
+    """``rule``, which JAX calls where no value is batched too."""
+
+    def batch(
+        axis_data: Any, values: Values, dims: Sequence[int | None], **options: object
+    ) -> Outputs:
+        if any([d is not None for d in dims]):
+            return rule(axis_data, values, dims, **options)
+        outs = primitive.bind(*values, **options)
+        return outs, [None] * len(outs)
+
+    return batch
+
+
+def _define(
+    primitive: Any,
+    run: ArrayFunction,
+    avals: ArrayFunction,
+    jvp: ArrayFunction,
+    batch: ArrayFunction,
+    transpose: ArrayFunction | None = None,
+) -> None:
+    def eagerly(*values: Array, **options: object) -> Outputs:
+        return make_jit(functools.partial(run, **options))(*values)
+
+    batched = _batched_or_not(primitive, batch)
+    define_primitive(
+        primitive, eagerly, avals, traced=run, jvp=jvp, transpose=transpose, batch=batched
+    )
+
+
+_define(loop_p, run, _loop_avals, _loop_jvp, _batch_loop)
+for _p, _run, _avals, _jvp, _transposed in (
+    (linear_p, push, _linear_avals, _linear_jvp, pullback_p),
+    (pullback_p, pull, _gradient_avals, _pullback_jvp, linear_p),
+    (curvature_p, curve, _gradient_avals, _curvature_jvp, curvature_p),
+):
+    _batch = functools.partial(_batch_rule, primitive=_p)
+    _define(_p, _run, _avals, _jvp, _batch, functools.partial(_transpose, _transposed))
+
+# ``while_loop`` and ``fori_loop`` with a reverse mode, of any order, in bounded memory.
 
 # Without a bound: carries that are kept, and further ones on the way back.
 UNBOUNDED = (32, 32)

@@ -16,9 +16,9 @@ from fad.autograd import profiler as profiler
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
 from fad.errors.missing_names import instead_in_autograd as _instead
-from fad.errors.suggestions import no_name_later as _no_name_later
+from fad.errors.missing_names import no_name_later as _no_name_later
 from fad.functions.function import Function as Function
-from fad.functions.once_differentiable import once_differentiable as once_differentiable
+from fad.functions.function import once_differentiable as once_differentiable
 from fad.profiling.profiler import profile as profile
 from fad.profiling.profiler import record_function as record_function
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
@@ -34,9 +34,12 @@ from fad.tape.builtin_nodes import NotImplemented as NotImplemented
 from fad.tape.builtin_nodes import Scatter as Scatter
 from fad.tape.builtin_nodes import TraceableNode as TraceableNode
 from fad.tape.builtin_nodes import UndefinedGrad as UndefinedGrad
-from fad.tape.edges import Edge as Edge
-from fad.tape.edges import GradientEdge as GradientEdge
-from fad.tape.edges import InputMetadata as InputMetadata
+from fad.tape.builtin_nodes import any_variable_requires_grad as any_variable_requires_grad
+from fad.tape.builtin_nodes import collect_next_edges as collect_next_edges
+from fad.tape.builtin_nodes import create_gradient_edge as create_gradient_edge
+from fad.tape.builtin_nodes import current_node as current_node
+from fad.tape.builtin_nodes import get_gradient_edge as get_gradient_edge
+from fad.tape.builtin_nodes import set_history as set_history
 from fad.tape.engine import queue_callback as queue_callback
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
@@ -44,24 +47,21 @@ from fad.tape.grad_mode import is_inference_mode_enabled as is_inference_mode_en
 from fad.tape.grad_mode import no_grad as no_grad
 from fad.tape.grad_mode import set_grad_enabled as set_grad_enabled
 from fad.tape.graph import AccumulateGrad as AccumulateGrad
+from fad.tape.graph import Edge as Edge
+from fad.tape.graph import GradientEdge as GradientEdge
+from fad.tape.graph import InputMetadata as InputMetadata
 from fad.tape.graph import Node as Node
-from fad.tape.graphs_by_hand import any_variable_requires_grad as any_variable_requires_grad
-from fad.tape.graphs_by_hand import collect_next_edges as collect_next_edges
-from fad.tape.graphs_by_hand import create_gradient_edge as create_gradient_edge
-from fad.tape.graphs_by_hand import current_node as current_node
-from fad.tape.graphs_by_hand import get_gradient_edge as get_gradient_edge
-from fad.tape.graphs_by_hand import set_history as set_history
 from fad.tape.handles import RemovableHandle as RemovableHandle
 from fad.tape.hooks import register_multi_grad_hook as register_multi_grad_hook
+from fad.tape.nodes import SavedTensor as SavedTensor
 from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks
 from fad.tape.saved import save_on_cpu as save_on_cpu
 from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
-from fad.tape.saving_node import SavedTensor as SavedTensor
 from fad.transforms.backward import backward as backward
 from fad.transforms.backward import grad as grad
 from fad.views.inplace import increment_version as increment_version
-from fad.views.user_views import view_function as view_function
+from fad.views.make_view import view_function as view_function
 
 if typing.TYPE_CHECKING:
     from fad.testing.gradient_checks import gradcheck as gradcheck

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from fad.errors.synonyms import hints_of as _hints_of
-from fad.transforms.dual_numbers import UnpackedDual as UnpackedDualTensor
-from fad.transforms.dual_numbers import dual_level as dual_level
-from fad.transforms.dual_numbers import enter_dual_level as enter_dual_level
-from fad.transforms.dual_numbers import exit_dual_level as exit_dual_level
-from fad.transforms.dual_numbers import is_fwd_grad_enabled as is_fwd_grad_enabled
-from fad.transforms.dual_numbers import make_dual as make_dual
-from fad.transforms.dual_numbers import set_fwd_grad_enabled as set_fwd_grad_enabled
-from fad.transforms.dual_numbers import unpack_dual as unpack_dual
+from fad.errors.missing_names import hints_of as _hints_of
+from fad.transforms.jvp import UnpackedDual as UnpackedDualTensor
+from fad.transforms.jvp import dual_level as dual_level
+from fad.transforms.jvp import enter_dual_level as enter_dual_level
+from fad.transforms.jvp import exit_dual_level as exit_dual_level
+from fad.transforms.jvp import is_fwd_grad_enabled as is_fwd_grad_enabled
+from fad.transforms.jvp import make_dual as make_dual
+from fad.transforms.jvp import set_fwd_grad_enabled as set_fwd_grad_enabled
+from fad.transforms.jvp import unpack_dual as unpack_dual
 
 __all__ = [
     "UnpackedDualTensor",

@@ -3,6 +3,6 @@
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
 from fad.functions.context import Context as FunctionCtx
 from fad.functions.function import Function as Function
-from fad.functions.once_differentiable import once_differentiable as once_differentiable
+from fad.functions.function import once_differentiable as once_differentiable
 
 __all__ = ["Function", "FunctionCtx", "NestedIOFunction", "once_differentiable"]

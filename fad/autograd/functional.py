@@ -19,13 +19,15 @@ from fad.core.level import restores_modes
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
-from fad.errors.synonyms import hints_of
+from fad.errors.missing_names import hints_of
 from fad.methods.values import is_tracked
 from fad.tape.engine import pull_back
 from fad.tape.grad_mode import enable_grad
+from fad.tape.graph import running
 from fad.tape.recorder import GradLevel, as_tensor
-from fad.tape.running import running
-from fad.transforms import forward, jacobians, reverse
+from fad.transforms import grad as reverse
+from fad.transforms import jacobians
+from fad.transforms import jvp as forward
 from fad.transforms.backward import grad
 from fad.transforms.boundary import check_callable, differentiable_leaves, leave, lower
 from fad.views.make_view import stop_gradient

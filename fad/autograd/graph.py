@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from fad.errors.synonyms import hints_of as _hints_of
-from fad.tape.edges import Edge as Edge
-from fad.tape.edges import GradientEdge as GradientEdge
+from fad.errors.missing_names import hints_of as _hints_of
+from fad.tape.builtin_nodes import get_gradient_edge as get_gradient_edge
+from fad.tape.graph import Edge as Edge
+from fad.tape.graph import GradientEdge as GradientEdge
 from fad.tape.graph import Node as Node
-from fad.tape.graphs_by_hand import get_gradient_edge as get_gradient_edge
 from fad.tape.handles import RemovableHandle as RemovableHandle
 from fad.tape.hooks import register_multi_grad_hook as register_multi_grad_hook
 from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors

@@ -15,8 +15,7 @@ from fad.core.tensor import Tensor
 from fad.core.types import PyTree, Value
 from fad.errors import RuleError
 from fad.functions.context import Context
-from fad.functions.function import Function
-from fad.functions.once_differentiable import once_differentiable
+from fad.functions.function import Function, once_differentiable
 
 _STATIC = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
 

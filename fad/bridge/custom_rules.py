@@ -19,20 +19,18 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
-from fad.bridge.signatures import positions_and_names
+from fad.compile.signatures import positions_and_names
 from fad.core import trees
 from fad.core.dtypes import is_inexact
-from fad.core.masked import conjugate
-from fad.core.partition import Static, partition
+from fad.core.jaxprs import conjugate
 from fad.core.tensor import Tensor
+from fad.core.trees import Static, partition
 from fad.core.types import Array, PyTree
 from fad.errors import RuleError, describe
-from fad.functions.check_results import pair
-from fad.functions.context import INERT, Context, VmapInfo
-from fad.functions.definitions import arity
+from fad.functions.context import INERT, SCALARS, Context, VmapInfo
 from fad.functions.function import Function
-from fad.functions.templates import SCALARS
-from fad.functions.user_rules import HOST_ERRORS
+from fad.functions.rules import arity
+from fad.functions.user_rules import HOST_ERRORS, pair
 from fad.tape.recorder import ROOT
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from fad.bridge.signatures import Arguments
+from fad.compile.signatures import Arguments
 from fad.core import jaxapi, trees
 from fad.core.caches import Cache
-from fad.core.dependence import COMPUTED
+from fad.core.dataflow import COMPUTED
 from fad.core.jaxapi import axis_environment
 from fad.core.level import Level, modes, state
 from fad.core.primitive import Primitive
@@ -19,8 +19,8 @@ from fad.core.tensor import Tensor
 from fad.core.types import Array, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
 from fad.functions.closures import leaves_of
-from fad.levels.named_axes import bind_code
 from fad.tape.recorder import ROOT
+from fad.tape.vmap import bind_code
 from fad.transforms.boundary import enter, leave
 from fad.views.pytree import flattening
 

@@ -25,7 +25,7 @@ from fad.core.borrowed import borrow
 from fad.core.tensor import Tensor
 from fad.core.types import DeviceLike, PyTree
 from fad.errors import ArgumentError, HostValueError, TrackedValueError, attribute, describe
-from fad.errors.synonyms import instead_in_module
+from fad.errors.missing_names import instead_in_module
 from fad.methods.values import is_tracked, unwrap
 from fad.tape.recorder import as_tensor
 

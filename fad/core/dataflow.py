@@ -1,24 +1,29 @@
-"""Analyses of programs: from facts about the inputs of a jaxpr to facts about its results.
-
-NOTE [analyses go through bodies]
-
-    turn = lambda i, c: (c[1], c[2], c[0])
-    f = fad.jit(lambda x: fad.lax.fori_loop(0, 2, turn, (0.0, 0.0, x))[0])
-    fad.grad(f)(2.0)  # 1.0
-
-No iteration alone takes ``x`` to the first place. So a body is analysed again and again until the facts about
-its carry are a fixed point. There is one: `Dataflow.union` only adds to a fact, and a fact can grow only a
-finite number of times.
-"""
+"""Analyses of programs: facts about results from facts about inputs, and what depends on what."""
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from fad.core.jaxapi import Literal, WhileParts, branches, loop_parts, scan_parts
-from fad.core.jaxprs import is_ref, opened
-from fad.core.types import Atom, JaxBody, JaxEquation, JaxProgram
+from fad.core.avals import struct_of
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import Literal, WhileParts, branches, called, loop_parts, programs, scan_parts
+from fad.core.jaxprs import is_ref, of_branches_not_taken, opened, trace
+from fad.core.types import ArrayFunction, Atom, Aval, JaxBody, JaxEquation, JaxProgram
+
+# Analyses of programs: from facts about the inputs of a jaxpr to facts about its results.
+#
+# NOTE [analyses go through bodies]
+#
+#     turn = lambda i, c: (c[1], c[2], c[0])
+#     f = fad.jit(lambda x: fad.lax.fori_loop(0, 2, turn, (0.0, 0.0, x))[0])
+#     fad.grad(f)(2.0)  # 1.0
+#
+# No iteration alone takes ``x`` to the first place. So a body is analysed again and again until the facts
+# about its carry are a fixed point. There is one: `Dataflow.union` only adds to a fact, and a fact can grow
+# only a finite number of times.
 
 V = TypeVar("V")
 
@@ -119,3 +124,119 @@ class Dataflow(Generic[V]):
             if all(map(self.same, carry, more)):
                 return [*carry, *outs[len(carry) :]]
             carry = more
+
+
+# Which outputs of a program depend on which of its inputs, as far as derivatives go.
+#
+# NOTE [what depends is decided by the graph]
+#
+#     y, z = fad.jit(lambda x, a: (x * a, a * 2.0))(x, fad.tensor(3.0))
+#     assert y.requires_grad and not z.requires_grad  # though one program computes both
+#
+# Whether a result requires grad, and whether an input counts as used, is read off the program, as PyTorch
+# reads it off its graph; never off the numbers. A path leads from an input to an output, or none does.
+#
+# * What compiled code computes (`COMPUTED`): paths lead through values of floating or complex dtype. What is
+#   computed of a comparison or of integers does not require grad, as in eager code.
+# * What a derivative computes (`READ`): paths lead through all that it reads, so comparisons too. The
+#   derivative of ``x * a`` in x is ``a``: there x is unused. That of ``relu`` compares x: there x is used,
+#   with a derivative of zero.
+#
+# What is written to a Ref of JAX is read by all that uses the Ref afterwards.
+#
+# A path ends at ``stop_gradient``, and where nothing was recorded (NOTE [no_grad in traced code]). A call
+# with rules of its own is not looked into: its outputs depend on all of its inputs.
+#
+# Where a program is to be transposed, what ends there matters: `flows` says which outputs depend on an input
+# by a path that would have to go on (`DROPPED`).
+
+# For each output, for each input, whether it depends on it.
+DependenceRows = tuple[tuple[bool, ...], ...]
+
+# What is a path: see the NOTE above.
+COMPUTED, READ = "computed", "read"
+
+
+def dependence_rows(
+    flat: ArrayFunction, mask: Sequence[bool], avals: Sequence[Aval], paths: str
+) -> DependenceRows:
+    """On which of its masked inputs each output of ``flat`` depends."""
+    closed, _ = trace(flat, map(struct_of, avals))
+    found = _Dependence(paths).results(closed, [m << k for k, m in enumerate(mask)])
+    return tuple([tuple([bool(bits >> k & 1) for k in range(len(mask))]) for bits in found])
+
+
+class _Dependence(Dataflow[int]):
+    """The inputs that a value depends on: a set, as bits."""
+
+    def __init__(self, paths: str) -> None:
+        self.paths = paths
+
+    def constant(self, value: object) -> int:
+        return 0
+
+    def union(self, found: Sequence[int]) -> int:
+        return functools.reduce(operator.or_, found, 0)
+
+    def results(self, program: JaxProgram | JaxBody, given: Sequence[int]) -> list[int]:
+        return super().results(program, self._along_paths(opened(program).invars, given))
+
+    def _along_paths(self, variables: Sequence[Atom], found: Sequence[int]) -> list[int]:
+        pairs = zip(variables, found, strict=True)
+        return [b if self.paths == READ or is_inexact(v.aval.dtype) else 0 for v, b in pairs]
+
+    def equation(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+        if not any(given):
+            return [0] * len(eqn.outvars)
+        return self._along_paths(eqn.outvars, self._results_of(eqn, given))
+
+    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+        name = eqn.primitive.name
+        closed = called(eqn)
+        if closed is not None:
+            return self.results(closed, given[len(given) - len(closed.jaxpr.invars) :])
+        if name == "stop_gradient":
+            return [0]
+        if name == "fad_unrecorded":
+            return [given[1] if len(given) > 1 else 0]
+        if name == "optimization_barrier":
+            return given
+        if name in _REMATERIALIZED:
+            return self.results(next(programs(eqn)), given)
+        found = self.inside(eqn, given)
+        return [self.union(given)] * len(eqn.outvars) if found is None else found
+
+
+_REMATERIALIZED = frozenset({"checkpoint", "remat", "remat2"})
+
+
+# How a value depends on what is transposed: by what is recorded, and by what is not.
+RECORDED, DROPPED = 1, 2
+
+
+def flows(flat: ArrayFunction, given: Sequence[int], avals: Sequence[Aval]) -> list[int]:
+    """How each output of ``flat`` depends on what is transposed, if its inputs depend so (bits)."""
+    closed, _ = trace(flat, map(struct_of, avals))
+    return _Flow(COMPUTED).results(closed, given)
+
+
+class _Flow(_Dependence):
+    """`flows`: a value where a path ends has `DROPPED` in place of `RECORDED`."""
+
+    def __init__(self, paths: str) -> None:
+        super().__init__(paths)
+        self.same_as_before: set[int] = set()  # equations, by id
+
+    def results(self, program: JaxProgram | JaxBody, given: Sequence[int]) -> list[int]:
+        body: JaxBody = opened(program)
+        self.same_as_before.update(map(id, of_branches_not_taken(body)))
+        return super().results(program, given)
+
+    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+        if eqn.primitive.name == "fad_call":
+            solved = eqn.params["rules"].solved
+            given = [*[0] * solved, *given[solved:]]
+        # The derivative of ``fad_unrecorded`` is that of its second operand, its value is not.
+        if eqn.primitive.name in ("stop_gradient", "fad_unrecorded"):
+            return given if id(eqn) in self.same_as_before else [DROPPED]
+        return super()._results_of(eqn, given)

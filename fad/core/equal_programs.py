@@ -28,7 +28,6 @@ import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache
-from fad.core.collector import make_jit, without_collector
 from fad.core.jaxapi import (
     at_top_level,
     call_table,
@@ -50,6 +49,7 @@ from fad.core.jaxprs import (
     run_inlined,
     trace,
 )
+from fad.core.threads import make_jit, without_collector
 from fad.core.types import (
     Array,
     ArrayFunction,

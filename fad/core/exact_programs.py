@@ -1,90 +1,96 @@
-"""Programs of small arrays that give, bit for bit, what their operations give one by one.
-
-NOTE [exact programs]
-
-    f = fad.grad(lambda x: fnp.sum(fnp.tanh(x * x) * x - x))
-    with fad.autograd.compiled(False):
-        eager = f(array)
-    for _ in range(9):  # the last ones are one program
-        assert (f(array) == eager).all()
-
-There are barriers around each operation of such a program (`barrier`), across which XLA
-neither fuses nor rewrites. Two things remain that an operation in a program has otherwise than alone.
-
-*Results that nothing reads.* XLA would drop them, and fuse the rest of the operation in another way. So the
-program also returns one element of each.
-
-*Operands in one buffer.* An operation that runs alone is compiled for operands in buffers of their own,
-also where it is called on one array twice. In a program, XLA finds that two operands are in one buffer,
-loads from it once, and LLVM can then infer more: that ``x * x`` is not negative, or that two products are
-equal. It contracts other sums of products to fused multiply-adds, and rounds otherwise. Two operands are in
-one buffer if they are one value; if XLA takes one for the other as it is, such as ``x.reshape(n, 1)`` or the
-sum over an axis of length 1; and if equal operations give them, which it computes once. So values are
-numbered, equal numbers for what may be in one buffer, and where an operation gets a number twice, a
-copy is made. (To copy all operands but the first, without numbers, takes up to 1.6 times as long.)
-"""
+"""Programs of small arrays that give, bit for bit, what their operations give one by one."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Sequence
+import threading
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.experimental.layout import Layout, with_layout_constraint
 
-from fad.core.collector import make_jit, without_collector
-from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
-    Literal,
     barrier_op,
-    called,
     current_program,
     define_primitive,
     new_primitive,
-    programs,
-    write_equations,
 )
-from fad.core.jaxprs import parameters_key
-from fad.core.masked import select, spread
-from fad.core.pace import pace
+from fad.core.jaxprs import select, spread
+from fad.core.threads import sleep
 from fad.core.types import (
     Array,
-    ArrayFunction,
-    Atom,
-    Aval,
-    JaxBody,
-    JaxEquation,
-    JaxProgram,
     Operand,
 )
 
-
-@functools.cache
-def _options_of_small_programs() -> dict[str, bool | str]:
-    """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
-
-    By default XLA schedules parts of a program on other threads, which takes longer than to compute
-    small ones. The operations of such a program are separated by `barrier`.
-    """
-    options: dict[str, bool | str] = {
-        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
-        # This pass would remove the barriers before XLA fuses operations.
-        "xla_disable_hlo_passes": "cse_barrier_expander",
-    }
-    if jax.default_backend() != "cpu":
-        return {}
-    try:
-        jax.jit(lambda: 0, compiler_options=options)()
-    except Exception:  # this version of XLA lacks it: nothing depends on it
-        return {}
-    return options
+# How a thread that traces and lowers programs yields the GIL to other threads.
+#
+# NOTE [pace]
+#
+#     deep = lambda x: functools.reduce(lambda a, k: fnp.sin(a) * k, range(300), x)
+#     threading.Thread(target=fad.jit(deep), args=(1.0,)).start()  # traces for a second
+#     for _ in range(300):
+#         x = x + 1.0  # without a pause of the other thread, 5 ms each
+#
+# A thread that returns from XLA has to acquire the GIL. If another thread holds it, Python asks that
+# thread to release it only after 5 ms. So while one thread traces a program, each operation of the others
+# would take 5 ms. Therefore the tracing thread checks, after each operation that it has traced or lowered
+# (`fad.core.exact_programs.barrier`), whether it has worked for ``WORK`` seconds. If so, it releases the GIL
+# for ``MOMENT`` seconds. If it does not get the GIL back at once, other threads need it, and it sleeps for
+# ``SLEEP`` seconds. This changes timing only, never a result.
 
 
-def jit_of_small(f: ArrayFunction) -> jax.stages.Wrapped:
-    """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
-    return make_jit(without_collector(f), compiler_options=_options_of_small_programs())
+class Pace(threading.local):
+    """Per thread: whether it ``yields`` the GIL, and when it last did (``began`` to work again)."""
+
+    WORK = 0.0003
+    MOMENT = 0.00005
+    SLEEP = 0.002
+    yields = False
+    began = 0.0
+
+    def yield_gil(self) -> None:
+        """Release the GIL if this thread ``yields`` and has worked for ``WORK`` seconds since it last
+        did.
+        """
+        if not self.yields:
+            return
+        now = time.perf_counter()
+        if now - self.began < self.WORK:
+            return
+        time.sleep(self.MOMENT)
+        self.began = time.perf_counter()
+        if self.began - now > 10 * self.MOMENT:
+            sleep(self.SLEEP)
+            self.began = time.perf_counter()
+
+
+pace = Pace()
+
+# Programs of small arrays that give, bit for bit, what their operations give one by one.
+#
+# NOTE [exact programs]
+#
+#     f = fad.grad(lambda x: fnp.sum(fnp.tanh(x * x) * x - x))
+#     with fad.autograd.compiled(False):
+#         eager = f(array)
+#     for _ in range(9):  # the last ones are one program
+#         assert (f(array) == eager).all()
+#
+# There are barriers around each operation of such a program (`barrier`), across which XLA
+# neither fuses nor rewrites. Two things remain that an operation in a program has otherwise than alone.
+#
+# *Results that nothing reads.* XLA would drop them, and fuse the rest of the operation in another way. So the
+# program also returns one element of each.
+#
+# *Operands in one buffer.* An operation that runs alone is compiled for operands in buffers of their own,
+# also where it is called on one array twice. In a program, XLA finds that two operands are in one buffer,
+# loads from it once, and LLVM can then infer more: that ``x * x`` is not negative, or that two products are
+# equal. It contracts other sums of products to fused multiply-adds, and rounds otherwise. Two operands are in
+# one buffer if they are one value; if XLA takes one for the other as it is, such as ``x.reshape(n, 1)`` or
+# the sum over an axis of length 1; and if equal operations give them, which it computes once. So values are
+# numbered, equal numbers for what may be in one buffer, and where an operation gets a number twice, a copy is
+# made. (To copy all operands but the first, without numbers, takes up to 1.6 times as long.)
 
 
 def barrier(values: Sequence[Any]) -> list[Array]:
@@ -101,13 +107,13 @@ def barrier(values: Sequence[Any]) -> list[Array]:
         for v in select(plain, values)
     ]
     bind = (
-        _barrier_primitive.bind if rows and current_program() is not None else _optimization_barrier
+        barrier_primitive.bind if rows and current_program() is not None else optimization_barrier
     )
     pace.yield_gil()
     return spread(plain, bind(*rows), values)
 
 
-def _optimization_barrier(*values: Operand) -> Sequence[Array]:
+def optimization_barrier(*values: Operand) -> Sequence[Array]:
     found: Sequence[Array] = jax.lax.optimization_barrier(values)
     return found
 
@@ -118,172 +124,10 @@ def _lower_barrier(_: object, *values: object) -> Sequence[object]:
 
 
 # `jax.lax.optimization_barrier`, in programs that the compile thread lowers; see NOTE [pace].
-_barrier_primitive = new_primitive("barrier")
+barrier_primitive = new_primitive("barrier")
 define_primitive(
-    _barrier_primitive,
+    barrier_primitive,
     lambda *values: list(values),
     lambda *avals: avals,
     lowering=_lower_barrier,
 )
-
-
-def _copying_barrier(*values: Array, copied: Sequence[bool]) -> list[Array]:
-    """A barrier behind a copy of each value that is ``copied``; see NOTE [exact programs]."""
-    # A copy is a choice between a value and itself, which XLA cannot see through.
-    of = select(copied, values)
-    no, *twice = _optimization_barrier(np.False_, *of, *of)
-    copies = [jax.lax.select(no, *pair) for pair in zip(twice[: len(of)], twice[len(of) :])]
-    return list(_optimization_barrier(*spread(copied, copies, values)))
-
-
-_copying_barrier_primitive = new_primitive("copying_barrier")
-define_primitive(_copying_barrier_primitive, _copying_barrier, lambda *avals, copied: avals)
-
-
-def jit_exact(f: ArrayFunction, avals: Sequence[Aval]) -> ArrayFunction:
-    """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
-    execution; see NOTE [exact programs].
-    """
-    as_it_is = jit_of_small(f)
-    traced = as_it_is.trace(*avals)
-    closed = traced.jaxpr
-    unread = _unread(closed.jaxpr)
-    eqns = _with_copies(closed)
-    if not unread and eqns is None:
-        traced.lower()  # cached: the first call finds it
-        return as_it_is
-    count = len(closed.jaxpr.outvars)
-    outvars = [*closed.jaxpr.outvars, *unread]
-    whole = closed.replace(
-        jaxpr=closed.jaxpr.replace(eqns=eqns or closed.jaxpr.eqns, outvars=outvars)
-    )
-
-    def written(*values: Array) -> tuple[Array, ...]:
-        outs = write_equations(current_program(), whole, values)
-        if not unread:
-            return tuple(outs)
-        read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
-        return (*outs[:count], jax.numpy.concatenate(read))
-
-    compiled = jit_of_small(written)
-    compiled.lower(*avals)
-    return (lambda *values: compiled(*values)[:count]) if unread else compiled
-
-
-def _unread(jaxpr: JaxBody) -> list[Atom]:
-    """Results of barriers that are not read, where another result of the same barrier is."""
-    live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
-    found = []
-    for eqn in reversed(jaxpr.eqns):
-        if live.isdisjoint(eqn.outvars):
-            continue
-        live.update([v for v in eqn.invars if not isinstance(v, Literal)])
-        if eqn.primitive is _barrier_primitive:
-            found += [v for v in eqn.outvars if v not in live and v.aval.size]
-    return found
-
-
-def _with_copies(closed: JaxProgram) -> list[JaxEquation] | None:
-    """The equations, with copies where an operation has operands in one buffer; None if none has."""
-    eqns = closed.jaxpr.eqns
-    numbering = _Numbering(closed)
-    changed: dict[int, JaxEquation] = {}
-    for i, eqn in enumerate(eqns):
-        pace.yield_gil()
-        numbering.add(eqn)
-        if eqn.primitive is not _barrier_primitive or len(eqn.invars) == 1:
-            continue
-        seen: set[int] = set()
-        copied = []
-        for v in eqn.invars:
-            number = numbering.of(v)
-            copied.append(number in seen and is_inexact(v.aval.dtype))
-            seen.add(number)
-        if any(copied):
-            changed[i] = eqn.replace(
-                primitive=_copying_barrier_primitive, params={"copied": tuple(copied)}
-            )
-    return [changed.get(i, eqn) for i, eqn in enumerate(eqns)] if changed else None
-
-
-# Whose result XLA may take for the last operand that is as large.
-_MOVES = frozenset(
-    "broadcast_in_dim concatenate convert_element_type copy copy_p cummax cummin cumprod cumsum "
-    "dynamic_slice dynamic_update_slice expand_dims gather integer_pow layout_constraint pad reduce_and "
-    "reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window "
-    "reduce_window_sum reshape rev slice sort split squeeze stop_gradient transpose".split()
-)
-
-
-class _Numbering:
-    """Numbers of values: equal ones for values that may be in one buffer."""
-
-    def __init__(self, closed: JaxProgram) -> None:
-        self._known: dict[Hashable, int] = {}
-        self._numbers: dict[Atom, int] = {}
-        self._params: dict[int, Hashable] = {}
-        self._name(closed)
-        for v in closed.jaxpr.invars:
-            self._numbers[v] = self._number(v)
-
-    def _number(self, key: Hashable) -> int:
-        return self._known.setdefault(key, len(self._known))
-
-    def _name(self, closed: JaxProgram) -> None:
-        for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
-            self._numbers[v] = self._number(_content(c))
-
-    def of(self, atom: Atom) -> int:
-        """The number of an operand of an equation."""
-        if isinstance(atom, Literal):
-            return self._number(_content(atom.val))
-        return self._numbers[atom]
-
-    def add(self, eqn: JaxEquation) -> None:
-        """Number the results of an equation, whose operands are numbered."""
-        numbers = list(map(self.of, eqn.invars))
-        inner = _opened(eqn)
-        if inner is not None:
-            self._name(inner)
-            invars = inner.jaxpr.invars
-            self._numbers.update(zip(invars, numbers[len(numbers) - len(invars) :], strict=True))
-            for e in inner.jaxpr.eqns:
-                self.add(e)
-            results = list(map(self.of, inner.jaxpr.outvars))
-        elif eqn.primitive is _barrier_primitive or eqn.primitive.name == "optimization_barrier":
-            results = numbers
-        else:
-            key = self._number((eqn.primitive, parameters_key(eqn, self._params), *numbers))
-            moves = eqn.primitive.name in _MOVES or any(map(_is_neutral, eqn.invars))
-            results = []
-            for k, out in enumerate(eqn.outvars):
-                moved = self._moved(eqn, out, numbers) if moves else None
-                results.append(self._number((key, k)) if moved is None else moved)
-        self._numbers.update(zip(eqn.outvars, results, strict=True))
-
-    def _moved(self, eqn: JaxEquation, out: Atom, numbers: Sequence[int]) -> int | None:
-        """The number of the operand that a result may be."""
-        for v, number in zip(reversed(eqn.invars), reversed(numbers)):
-            if (
-                not isinstance(v, Literal)
-                and v.aval.size == out.aval.size
-                and v.aval.dtype == out.aval.dtype
-            ):
-                return number
-        return None
-
-
-def _opened(eqn: JaxEquation) -> JaxProgram | None:
-    """The program of a call, with a derivative of its own or not; None for what is no call."""
-    return next(programs(eqn)) if eqn.primitive.name == "custom_jvp_call" else called(eqn)
-
-
-def _is_neutral(atom: Atom) -> bool:
-    """Whether it is a number with which an operation may give its other operand."""
-    return isinstance(atom, Literal) and np.size(atom.val) == 1 and atom.val in (0, 1)
-
-
-def _content(value: object) -> Hashable:
-    """A key of a constant."""
-    found = np.asarray(value)
-    return str(found.dtype), found.shape, found.tobytes()

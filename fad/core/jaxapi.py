@@ -202,7 +202,7 @@ def call_table(
     """JAX's C++ cache of compiled calls, for programs that fad finds itself.
 
     ``table(*args, **kwargs)`` looks the call up as ``jax.jit`` does: by the structure of its arguments,
-    their avals and shardings, and JAX's settings. `fad.bridge.compilation` uses it.
+    their avals and shardings, and JAX's settings. `fad.compile.jit` uses it.
 
     Arguments:
         name: of the function, as profilers show it.

@@ -1,15 +1,18 @@
-"""Programs of JAX (jaxprs): looked through, evaluated, compared, and written into others."""
+"""Programs of JAX (jaxprs): looked through, evaluated, compared, written into others, and differentiated."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from fad.core import jaxapi
 from fad.core.avals import SCALARS, aval_of, struct_of
-from fad.core.collector import without_collector
+from fad.core.caches import exact
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     ClosedJaxpr,
@@ -25,14 +28,15 @@ from fad.core.jaxapi import (
     has_rule_made_anew,
     is_tracing,
     other_effects,
+    parameters,
     programs,
     run_jaxpr,
+    shaped_array,
     telling_parameters,
     trace_context,
     write_equations,
 )
-from fad.core.keys import exact
-from fad.core.masked import jvp_in, select
+from fad.core.threads import without_collector
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -45,6 +49,102 @@ from fad.core.types import (
     Operand,
     Outputs,
 )
+
+# ``jax.jvp`` and ``jax.vjp`` of a function in some of its arguments.
+#
+# A *mask* is a tuple of bools, one for each argument: whether the function is differentiated in it.
+
+T = TypeVar("T")
+
+
+def conjugate(x: Any) -> Array:
+    """Complex conjugate; real values pass untouched."""
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, np.complexfloating) else x
+
+
+def select(mask: Sequence[bool], values: Sequence[T]) -> list[T]:
+    """The masked values."""
+    return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def spread(
+    mask: Sequence[bool], some: Iterable[Any], others: Sequence[Any] | None = None
+) -> list[Any]:
+    """``others``, or None for each, with ``some`` in the masked places."""
+    it = iter(some)
+    rest = [None] * len(mask) if others is None else others
+    return [next(it) if m else o for m, o in zip(mask, rest, strict=True)]
+
+
+def active(
+    f: Callable[..., Outputs], mask: Sequence[bool], values: Sequence[T]
+) -> tuple[Callable[..., Outputs], list[T]]:
+    """``f`` as a function of its masked arguments, and these; the others are fixed."""
+
+    return lambda *given: f(*spread(mask, given, values)), select(mask, values)
+
+
+def jvp_in(
+    mask: tuple[bool, ...],
+    flat: ArrayFunction,
+    values: Sequence[Array],
+    tangents: Sequence[Array],
+) -> tuple[Outputs, Outputs]:
+    """The outputs, and their tangents for the tangents of the masked arguments."""
+    on_active, primals = active(flat, mask, values)
+    cast = [
+        t if t.dtype == p.dtype else t.astype(p.dtype)
+        for p, t in zip(primals, tangents, strict=True)
+    ]
+    out, out_t = jax.jvp(on_active, primals, cast)
+    return out, out_t
+
+
+def vjp_in(
+    mask: tuple[bool, ...], flat: ArrayFunction, values: Sequence[Array]
+) -> tuple[Outputs, ArrayFunction]:
+    """The outputs, and the pullback from their cotangents to those of the masked arguments."""
+    on_active, primals = active(flat, mask, values)
+    out, pullback = jax.vjp(on_active, *primals)
+    return out, pullback
+
+
+def run_pullback(
+    pullback: ArrayFunction,
+    out: Outputs,
+    cotangents: Sequence[Array | None],
+    given: tuple[bool, ...] | None,
+    need: tuple[bool, ...],
+    sparse: bool = False,
+) -> tuple[Array, ...]:
+    """Run a JAX pullback with PyTorch's convention for complex values.
+
+    Arguments:
+        out: the outputs or their avals.
+        cotangents: those of the outputs that have one.
+        given: which outputs have a cotangent; None: the function has one output, which has one.
+        need: which of the gradients to return.
+        sparse: the pullback accepts symbolic zeros. They are used for missing cotangents, so that
+            nothing is computed from these (an array of zeros times infinity would be NaN).
+    """
+    outs = out if type(out) is tuple else (out,)
+    if given is None:
+        given = (True,) * len(outs)
+    cts = spread(given, cotangents)
+    for k, (o, ct) in enumerate(zip(outs, cts, strict=True)):
+        if not is_inexact(o.dtype):
+            ct = np.zeros(o.shape, jaxapi.float0)
+        elif ct is None:
+            aval = o if isinstance(o, shaped_array) else jax.typeof(o)
+            ct = jaxapi.Zero(aval.to_ct_aval()) if sparse else jaxapi.zeros(aval)
+        else:
+            ct = conjugate(ct if ct.dtype == o.dtype else ct.astype(o.dtype))
+        cts[k] = ct
+    grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
+    return tuple(map(conjugate, select(need, grads)))
+
+
+# Programs of JAX (jaxprs): looked through, evaluated, compared, and written into others.
 
 # A program, None where it is valid for one call only; and whether it has one result, not a tuple.
 KnownCall = tuple[JaxProgram | None, bool]
@@ -362,3 +462,44 @@ def jaxpr_key(
             key += (atom(v), v.aval)
     key += [atom(v) for v in jaxpr.outvars]
     return tuple(key)
+
+
+# Functions whose results have an element for each element of their operands, broadcast, and of no other.
+
+# Primitives of JAX.
+ELEMENTWISE = frozenset(
+    """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt
+    ceil clamp complex conj convert_element_type copy copy_p cos cosh device_put digamma div eq erf
+    erf_inv erfc exp exp2 expm1 fad_unrecorded floor ge gt igamma igammac imag integer_pow is_finite le
+    lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma polynomial pow pvary real
+    reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta""".split()
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def is_elementwise(flat: ArrayFunction, avals: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
+    """Whether ``flat`` works element by element, as far as its program shows."""
+    closed, _ = trace(flat, avals)
+    shape = np.broadcast_shapes(*[a.shape for a in avals])
+    shapes = all([a.shape == shape for a in closed.out_avals])
+    return shapes and not any(map(np.ndim, closed.consts)) and _all(closed.jaxpr)
+
+
+def _all(jaxpr: JaxBody) -> bool:
+    return all(map(is_elementwise_equation, jaxpr.eqns))
+
+
+def is_elementwise_equation(eqn: JaxEquation) -> bool:
+    """Whether an equation works element by element, broadcast as NumPy does."""
+    name = eqn.primitive.name
+    if name in ELEMENTWISE or name == "select_n":
+        return True
+    if name in ("broadcast_in_dim", "expand_dims", "reshape"):  # as NumPy broadcasts: in front
+        shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+        if name == "broadcast_in_dim":
+            last = tuple(range(len(out) - len(shape), len(out)))
+            return bool(parameters(eqn)[1] == last)
+        return bool(out == (1,) * (len(out) - len(shape)) + shape)
+    if called(eqn) is None and name not in ("custom_jvp_call", "custom_vjp_call"):
+        return False
+    return all(map(_all, inner_jaxprs(eqn)))

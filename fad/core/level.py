@@ -65,17 +65,17 @@ class ThreadState(threading.local):
     None.
     ``replaying``: whether repeated traces are replayed.
     ``body``: the level of the innermost body of `jit` being traced; see NOTE [what compiled code captures].
-    ``host``: in a body of `jit(hooks=True)`, what calls the host: see `fad.bridge.hooks_in_compiled_code`.
+    ``host``: in a body of `jit(hooks=True)`, what calls the host: see `fad.compile.hooks`.
     ``outside_jax_trace``: while JAX traces a Function's body, the highest id of levels outside; else -1.
     ``pure``: in a function that is made pure (`functionalize`, and `to_jax` where JAX traces it) a level that
     stands for the call, and that no value belongs to; else None.
     ``unreached``: the vmaps that the call which runs does not belong to, as far as it is known; see
-    `fad.levels.batch.bind_among_lanes`.
+    `fad.tape.vmap.bind_among_lanes`.
 
     Forward mode:
 
     ``tangents_off``: Tensors of levels with an id up to this one have no tangents; see
-    `fad.transforms.dual_numbers.set_fwd_grad_enabled`.
+    `fad.transforms.jvp.set_fwd_grad_enabled`.
 
     How operations are run:
 
@@ -363,7 +363,7 @@ def layers(x: object) -> Iterator[Tensor]:
 def inside(t: Tensor) -> Tensor:
     """What stands for ``t`` in the body of `jit` that this thread traces; ``t`` itself where nothing does.
 
-    See NOTE [twins] in `fad.views.outside_tensors`.
+    See NOTE [twins] in `fad.compile.outer_tensors`.
     """
     body = state.body
     return t if body is None else body.inside(t)

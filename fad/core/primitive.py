@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import PyTreeDef
 
 from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
-from fad.core.collector import make_jit, without_collector
-from fad.core.dependence import READ, DependenceRows, flows
+from fad.core.dataflow import READ, DependenceRows, flows
 from fad.core.dtypes import is_inexact
 from fad.core.equal_programs import EqualPrograms
 from fad.core.exact_programs import barrier
-from fad.core.jaxapi import array_type
-from fad.core.jaxprs import EXECUTED, KnownCall, inlined_when_traced, write_call
+from fad.core.jaxapi import array_type, run_jaxpr
+from fad.core.jaxprs import (
+    EXECUTED,
+    KnownCall,
+    inlined_when_traced,
+    jvp_in,
+    run_pullback,
+    select,
+    spread,
+    vjp_in,
+    write_call,
+)
 from fad.core.level import batching, bind, state
-from fad.core.masked import jvp_in, run_pullback, select, spread, vjp_in
 from fad.core.observation import observable
-from fad.core.residuals import Dependence, dependence_of_jvp
-from fad.core.rules import Rules
+from fad.core.residuals import (
+    Dependence,
+    Residuals,
+    dependence_of_jaxpr,
+    dependence_of_jvp,
+    residuals_of,
+)
+from fad.core.threads import make_jit, without_collector
 from fad.core.types import (
     Array,
     ArrayFunction,
     Aval,
     Dims,
+    DType,
     Mask,
     MaybeValue,
     Operand,
@@ -40,6 +58,72 @@ from fad.core.types import (
     PyTree,
     Value,
 )
+
+# Hand-written rules of a Primitive, in the forms that JAX has for them.
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Hand-written rules of a Primitive, where they are better than the derived ones.
+
+    They are JAX functions of flat values in JAX's conventions. They have the same results as the
+    derived rules; a rule that is None is derived.
+
+    ``structures``: pytree structures of the outputs, by the number of leaves; rules add theirs here.
+    ``jvp``: ``jvp(primals, tangents)`` returns outputs and tangents, as for ``jax.custom_jvp``.
+    ``vjp``: a pair of functions, as for ``jax.custom_vjp``: from inputs to (outputs, residuals), and
+    from residuals and cotangents to one cotangent for each input.
+    ``batch``: ``batch(size, dims, *values)`` returns the outputs and the batch dimension of each.
+    """
+
+    structures: dict[int, PyTreeDef]
+    jvp: ArrayFunction | None = None
+    vjp: tuple[ArrayFunction, ArrayFunction] | None = None
+    batch: ArrayFunction | None = None
+
+    def to_jvp(self, flat: ArrayFunction) -> ArrayFunction:
+        """The function to pass to `jax.jvp` in place of ``flat``: with the hand-written jvp, if there
+        is one.
+        """
+        if self.jvp is None:
+            return flat
+        made = jax.custom_jvp(flat)
+        made.defjvp(self.jvp)
+        return made
+
+    def to_vjp(self, flat: ArrayFunction) -> ArrayFunction:
+        """The function to pass to `jax.vjp` in place of ``flat``: with the hand-written rule, if there
+        is one.
+        """
+        if self.vjp is None:
+            return self.to_jvp(flat)
+        made = jax.custom_vjp(flat)
+        made.defvjp(*self.vjp)
+        return made
+
+    def batched(self, size: int, dims: Sequence[int | None]) -> ArrayFunction | None:
+        """The hand-written ``batch`` rule as a function that has the batch in dimension 0 of each output;
+        None if there is none.
+        """
+        rule = self.batch
+        if rule is None:
+            return None
+
+        def lead(x: Array, dim: int | None) -> Array:
+            if dim is None:
+                return jnp.broadcast_to(x, (size, *x.shape))
+            return jnp.moveaxis(x, dim, 0)
+
+        def run(*values: Array) -> Outputs:
+            out, out_dims = rule(size, dims, *values)
+            if type(out) is not tuple:
+                return lead(out, out_dims)
+            return tuple([lead(o, d) for o, d in zip(out, out_dims, strict=True)])
+
+        return run
+
+
+# Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive.
 
 # By their ids: a WeakSet cannot be gone through while other threads add to it.
 _all: weakref.WeakValueDictionary[int, Primitive] = weakref.WeakValueDictionary()
@@ -87,11 +171,11 @@ class Primitive:
     that are floating or complex. See NOTE [what a derived vjp saves].
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
-    ``paths``: how an output may depend on an input, see `fad.core.dependence`; if empty, one output does.
+    ``paths``: how an output may depend on an input, see `fad.core.dataflow`; if empty, one output does.
     ``linear_versions``: what a rule that is transposed has in its place (None: itself), see
-        `fad.functions.linear_programs`.
-    ``named``: what it is among named axes, see `fad.levels.named_axes`.
-    ``calls_host``: the function calls Python when it runs, as far as `fad.levels.staged` has seen.
+        `fad.functions.derived_rules`.
+    ``named``: what it is among named axes, see `fad.tape.vmap`.
+    ``calls_host``: the function calls Python when it runs, as far as `fad.tape.staged` has seen.
     ``calls``: of functions with derivatives of their own in it (`fad.core.jaxprs.calls_with_rules`), as far
     as has been seen among named axes.
     """
@@ -132,7 +216,7 @@ class Primitive:
 
     expands = False
 
-    # Makes the plan that follows from the function, in `fad.core.residual_plans`.
+    # Makes the plan that follows from the function, in `fad.core.primitive`.
     derived_planner: ClassVar[Callable[..., VjpPlan]]
 
     def __init__(
@@ -398,7 +482,7 @@ class Primitive:
         return plan
 
     def flows(self, given: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
-        """How the outputs depend on what is transposed, see `fad.core.dependence.flows`; None if unknown.
+        """How the outputs depend on what is transposed, see `fad.core.dataflow.flows`; None if unknown.
 
         ``given`` says how the inputs do, which have the avals of ``values``.
         """
@@ -528,3 +612,96 @@ def as_derivative(primitive: Primitive) -> Primitive:
     """``primitive``, a derivative: what it does not read is unused in it."""
     primitive.paths = READ
     return primitive
+
+
+# The plan by which a Primitive is differentiated in reverse, derived from its function.
+
+
+class ResidualPlan(VjpPlan):
+    """A plan that saves what ``found`` says; see NOTE [what a derived vjp saves]."""
+
+    __slots__ = ("_residuals",)
+
+    from_inputs = False
+
+    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], found: Residuals) -> None:
+        super().__init__(primitive, mask)
+        self.single = found.single
+        self.out_avals = found.out_avals
+        self.differentiable = found.differentiable
+        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
+        self.extras = len(found.extras)
+        self._residuals = found
+        if found.rows is not None:
+            self.narrow(found.rows)
+        if found.extras:
+            self.forward = _with_residuals(primitive, found)
+
+    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        found = self._residuals
+        out = found.out_avals[0] if found.single else found.out_avals
+        count = len(found.sources)
+
+        def vjp(*values: Array) -> tuple[Array, ...]:
+            pullback = found.pullback(values[:count])
+            return run_pullback(pullback, out, values[count:], given, need, found.sparse)
+
+        return as_derivative(
+            Primitive(
+                f"{self.primitive.name}_vjp",
+                vjp,
+                deferrable=self.primitive.deferrable,
+                shared=self.primitive.shared is not None,
+            )
+        )
+
+
+def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]) -> VjpPlan:
+    """The plan that follows from the function of ``primitive``."""
+    if primitive.jit and not primitive.collective:
+        with contextlib.suppress(TypeError, ValueError, NotImplementedError):
+            found = residuals_of(
+                primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
+            )
+            return ResidualPlan(primitive, mask, found)
+    return VjpPlan(primitive, mask)
+
+
+def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
+    """``primitive`` with the extras as further outputs, after its own."""
+    run = functools.partial(run_jaxpr, found.closed)
+    count = len(found.out_avals)
+
+    def forward(*values: Array) -> tuple[Array, ...]:
+        leaves = run(*values)
+        return (*leaves[:count], *[leaves[i] for i in found.extras])
+
+    saving = Primitive(
+        f"{primitive.name}_saving",
+        forward,
+        deferrable=primitive.deferrable,
+        shared=primitive.shared is not None,
+    )
+    jaxpr = found.closed.jaxpr
+    saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
+    saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)
+    saving.paths = primitive.paths
+    return saving
+
+
+Primitive.derived_planner = staticmethod(derived_plan)
+
+# Conversion of dtypes.
+
+
+@functools.lru_cache(maxsize=64)
+def cast_to(dtype: DType) -> Primitive:
+    """The conversion to a dtype: to a real one, of the real part."""
+
+    def cast(x: Array) -> Array:
+        is_complex = jnp.issubdtype(x.dtype, np.complexfloating)
+        if is_complex and not jnp.issubdtype(dtype, np.complexfloating):
+            x = x.real
+        return x.astype(dtype)
+
+    return Primitive("astype", cast, deferrable=True)

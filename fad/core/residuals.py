@@ -34,11 +34,10 @@ import jax
 from jax.tree_util import PyTreeDef
 
 from fad.core.avals import struct_of
-from fad.core.dependence import COMPUTED, DependenceRows, dependence_rows
+from fad.core.dataflow import COMPUTED, DependenceRows, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, called, flag_of
-from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations, read, run_inlined, trace
-from fad.core.masked import vjp_in
+from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations, read, run_inlined, trace, vjp_in
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -120,7 +119,7 @@ def residuals_of(
     Arguments:
         differentiable_outputs: from a mask and the avals of the outputs, which of them have a
             derivative.
-        paths: which paths lead to an output, see `fad.core.dependence`. If empty, one output depends on all
+        paths: which paths lead to an output, see `fad.core.dataflow`. If empty, one output depends on all
             inputs, and several on what they are computed from.
 
     Raises:
@@ -260,7 +259,7 @@ def dependence_of_jaxpr(
 ) -> tuple[bool, ...]:
     """Which of the variables ``outs`` have a derivative in the masked inputs.
 
-    In forward mode too, so more than `fad.core.dependence` finds: tangents pass where nothing was recorded.
+    In forward mode too, so more than `fad.core.dataflow` finds: tangents pass where nothing was recorded.
     """
     reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}
     for eqn in jaxpr.eqns:

@@ -51,8 +51,18 @@ from fad.core.jaxapi import (
     write_equations,
 )
 from fad.core.jaxprs import trace
-from fad.core.loop_reads import Elements, LoopReads, Result, Slices, Stack, Values
-from fad.core.repeats import SAVED, Numbered, find_loops, has_refs
+from fad.core.repeats import (
+    SAVED,
+    Elements,
+    LoopReads,
+    Numbered,
+    Result,
+    Slices,
+    Stack,
+    Values,
+    find_loops,
+    has_refs,
+)
 from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand, PyTree
 
 _MANY = 8  # operands of an equation that are looked at together

@@ -14,8 +14,7 @@ import numpy as np
 
 from fad.core.avals import Count
 from fad.core.types import Aval, DType, GraphNode, ViewLink
-from fad.errors.suggestions import no_name_later
-from fad.errors.synonyms import instead_of_attribute
+from fad.errors.missing_names import instead_of_attribute, no_name_later
 
 if TYPE_CHECKING:
     from fad.core.level import Level
@@ -31,7 +30,7 @@ class Storage:
     ``peers`` are weak references to these, and once there are some, ``data`` is the current value without
     history. A write holds ``lock``. ``owned``: the version whose array was made by compiled code and never
     given away, see NOTE [donated buffers]; -1 if there is none. ``place``: where the elements are, in the
-    argument of a transformed function, see `fad.views.addresses`; None if they are next to each other.
+    argument of a transformed function, see `fad.views.make_view`; None if they are next to each other.
     """
 
     __slots__ = ("__weakref__", "data", "lock", "owned", "peers", "place", "version")

@@ -1,11 +1,21 @@
-"""Calls on threads of their own."""
+"""Threads, and the garbage collector: what may run in the middle of a call, and where."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import gc
+import os
 import threading
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+
+from fad.core.types import ArrayFunction
+
+# Calls on threads of their own.
 
 R = TypeVar("R")
 _PAUSE = 0.1  # seconds after which a caller sees what `_raise_in` raised in its own thread
@@ -64,3 +74,127 @@ def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
     if thread.ident is not None:
         ident = ctypes.c_ulong(thread.ident)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(error))
+
+
+# Keeps the garbage collector from running while JAX traces fad's own code.
+#
+# NOTE [finalizers and tracing]
+#
+#     class Garbage:
+#         def __del__(self):
+#             found.append(fnp.sin(1.0) + 1.0)
+#
+#     cycle = Garbage()
+#     cycle.own, cycle, found = cycle, None, []
+#     fnp.arctan(fnp.sinh(array))  # is traced; the collector may run meanwhile
+#     gc.collect()
+#     assert float(found[0]) > 1.8  # no tracer
+#
+# The garbage collector can run at almost any point of a program. It calls finalizers on the thread that
+# triggered it. While JAX traces a function on that thread, it records every operation of the thread, so
+# also the operations of a finalizer. Their results are then tracers, which are invalid once tracing ends.
+# JAX does not prevent this.
+#
+# fad disables the collector while it traces two kinds of functions: its own operations (this takes
+# milliseconds), and rules that users give as JAX functions. It stays enabled while the functions that
+# users pass to `fad.jit` and to transforms are traced.
+#
+# Interrupts: a signal handler can raise an exception after any call. A context manager could lose its
+# whole exit that way, so a ``finally`` clause is used. If the interrupt comes in `_resume`, after the
+# call has left ``_running``, the collector stays disabled until the next such function returns, which
+# enables it.
+#
+# When the last such function returns, the collector is enabled if it was so when the first one began,
+# whatever other threads have done with `gc.disable` and `gc.enable` in between.
+
+P = ParamSpec("P")
+
+
+class _RunningCall:
+    """A running call of a function made by `without_collector`, and the thread that it runs on."""
+
+    __slots__ = ("thread",)
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+
+_lock = threading.RLock()
+_running: set[_RunningCall] = set()
+# Not empty: the collector was enabled before the first call in `_running`.
+_enabled: set[bool] = set()
+
+
+def without_collector(f: Callable[P, R]) -> Callable[P, R]:
+    """``f``, with the garbage collector disabled, for all threads, during each call.
+
+    >>> import gc
+    >>> without_collector(gc.isenabled)(), gc.isenabled()
+    (False, True)
+    """
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = _RunningCall()
+        try:
+            _suspend({token})
+            return f(*args, **kwargs)
+        finally:
+            # At once, so that an interrupt in `_resume` leaves nothing behind.
+            _running.discard(token)
+            _resume({token})
+
+    return call
+
+
+def _suspend(calls: set[_RunningCall]) -> None:
+    with _lock:
+        _running.update(calls)
+        if gc.isenabled():
+            _enabled.add(True)
+            gc.disable()
+
+
+def _resume(calls: set[_RunningCall]) -> None:
+    _running.difference_update(calls)
+    with _lock:
+        if _enabled and not _running:
+            gc.enable()
+            _enabled.clear()
+
+
+def make_jit(f: ArrayFunction, **options: Any) -> jax.stages.Wrapped:
+    """``jax.jit(f, **options)``.
+
+    JAX holds a lock while it makes a compiled function. A finalizer in the middle of that would wait for the
+    lock forever if it called `jax.jit`.
+    """
+    return without_collector(jax.jit)(f, **options)
+
+
+def sleep(seconds: float) -> None:
+    """`time.sleep`, with the collector enabled as far as this thread is concerned.
+
+    The collector may then run on another thread, or on this one, just before or after the sleep itself.
+    Tracing is suspended here meanwhile, so that a finalizer on this thread computes eagerly.
+    """
+    with _lock:
+        own = {call for call in _running.copy() if call.thread == threading.get_ident()}
+    with jax.ensure_compile_time_eval():
+        _resume(own)
+        time.sleep(seconds)
+        _suspend(own)
+
+
+def _in_child() -> None:
+    """In a forked child: forget the calls of the parent's threads, which do not exist here."""
+    global _lock
+    _lock = threading.RLock()
+    _running.clear()
+    if _enabled:
+        gc.enable()
+        _enabled.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

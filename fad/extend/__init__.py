@@ -16,7 +16,7 @@ from fad.core.level import uncompiled as uncompiled
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import new_tensor as new_tensor
 from fad.core.types import Operation as Operation
-from fad.errors.synonyms import hints_of as _hints_of
+from fad.errors.missing_names import hints_of as _hints_of
 from fad.extend.operations import operation as operation
 from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor

@@ -9,24 +9,22 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
 import jax
 
-from fad.bridge.signatures import OPERANDS
+from fad.compile.signatures import OPERANDS
 from fad.core import trees
-from fad.core.caches import Cache
+from fad.core.caches import Cache, exact
 from fad.core.jaxapi import axis_environment
-from fad.core.keys import exact
 from fad.core.level import outlived
-from fad.core.partition import partition
-from fad.core.primitive import Primitive
-from fad.core.rules import Rules
+from fad.core.primitive import Primitive, Rules
 from fad.core.tensor import Tensor
+from fad.core.trees import partition
 from fad.core.types import Array, Dims, Outputs, PyTree
 from fad.errors import RuleError, describe
-from fad.functions.check_results import pair
 from fad.functions.closures import closure_error_of, is_tracked
-from fad.functions.templates import Template
-from fad.levels.body_numbers import code_of
-from fad.levels.named_axes import bind_code
+from fad.functions.context import Template
+from fad.functions.user_rules import pair
 from fad.tape.recorder import ROOT
+from fad.tape.staged import code_of
+from fad.tape.vmap import bind_code
 
 P = ParamSpec("P")
 R = TypeVar("R")

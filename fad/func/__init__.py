@@ -6,20 +6,20 @@ What differs from those: `grad_and_value` gives ``(gradient, value)``, `vmap` ta
 
 from typing import TYPE_CHECKING
 
-from fad.errors.synonyms import hints_of as _hints_of
-from fad.func.inspection import debug_unwrap as debug_unwrap
-from fad.func.modules import functional_call as functional_call
-from fad.func.modules import stack_module_state as stack_module_state
+from fad.errors.missing_names import hints_of as _hints_of
+from fad.func.module_state import functional_call as functional_call
+from fad.func.module_state import stack_module_state as stack_module_state
+from fad.func.transforms import debug_unwrap as debug_unwrap
 from fad.func.transforms import functionalize as functionalize
 from fad.func.transforms import grad_and_value as grad_and_value
 from fad.func.transforms import vmap as vmap
-from fad.transforms.forward import jvp as jvp
+from fad.transforms.grad import grad as grad
+from fad.transforms.grad import vjp as vjp
 from fad.transforms.jacobians import hessian as hessian
 from fad.transforms.jacobians import jacfwd as jacfwd
 from fad.transforms.jacobians import jacrev as jacrev
-from fad.transforms.linearization import linearize as linearize
-from fad.transforms.reverse import grad as grad
-from fad.transforms.reverse import vjp as vjp
+from fad.transforms.jvp import jvp as jvp
+from fad.transforms.linearize import linearize as linearize
 
 __all__ = [
     "debug_unwrap",

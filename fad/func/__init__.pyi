@@ -14,9 +14,9 @@ from fad import jacfwd as jacfwd
 from fad import jacrev as jacrev
 from fad import linearize as linearize
 from fad import vjp as vjp
-from fad.func.inspection import debug_unwrap as debug_unwrap
-from fad.func.modules import functional_call as functional_call
-from fad.func.modules import stack_module_state as stack_module_state
+from fad.func.module_state import functional_call as functional_call
+from fad.func.module_state import stack_module_state as stack_module_state
+from fad.func.transforms import debug_unwrap as debug_unwrap
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -1,4 +1,4 @@
-"""Transforms whose signature or result differs in ``torch.func`` from the one at the top of fad."""
+"""Transforms that differ in ``torch.func`` from those at the top of fad, and a look inside of values."""
 
 from __future__ import annotations
 
@@ -6,9 +6,44 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import GradientError
-from fad.transforms import batching, functionalization, reverse
+from fad.tape.recorder import ROOT, as_tensor
+from fad.transforms import functionalize as functionalization
+from fad.transforms import grad
+from fad.transforms import vmap as batching
+
+# A look inside of the values of transforms, for debugging.
+
+
+def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
+    """What the Tensor of a running transform wraps.
+
+    Inside ``vmap`` that is the whole batch, inside ``jvp`` the primal. It is to look at while debugging: to
+    compute with it in the function that is transformed gives wrong results.
+
+    Arguments:
+        tensor: any Tensor; one that no transform has wrapped is returned as it is.
+        recurse: unwrap all levels, rather than the innermost one.
+
+    Source: ``torch.func.debug_unwrap``.
+
+    >>> import fad
+    >>> def f(x):
+    ...     print(fad.func.debug_unwrap(x).tolist())
+    ...     return x * 2
+    >>> fad.vmap(f)(fad.tensor([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    [2.0, 4.0]
+    """
+    if not isinstance(tensor, Tensor) or tensor.level is ROOT:
+        return tensor
+    below = as_tensor(tensor.value)
+    return debug_unwrap(below) if recurse else below
+
+
+# Transforms whose signature or result differs in ``torch.func`` from the one at the top of fad.
 
 
 def grad_and_value(
@@ -29,7 +64,7 @@ def grad_and_value(
     >>> float(g), float(y)
     (6.0, 9.0)
     """
-    pair = reverse.gradient_function(f, argnums, has_aux, "grad_and_value", True)
+    pair = grad.gradient_function(f, argnums, has_aux, "grad_and_value", True)
 
     @functools.wraps(f)
     def gradient_and_value(*args: PyTree, **kwargs: PyTree) -> tuple[PyTree, PyTree]:

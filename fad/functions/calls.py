@@ -1,50 +1,243 @@
-"""A call of `CallRules` as an operation that `bind` can run.
-
-NOTE [one run of the body]
-
-    runs = []
-    body = lambda ctx, x: runs.append(x) or ctx.save_for_backward(fnp.cos(x)) or fnp.sin(x)
-    F = function(forward=body, vjp=lambda ctx, g: g * ctx.saved_tensors[0])
-    assert fad.vmap(fad.grad(F.apply))(array)[0] == fnp.cos(array[0]) and len(runs) == 1
-    assert fad.grad(fad.grad(F.apply))(0.5) == -fnp.sin(0.5)  # cos(x) has its history, by a second run
-
-A body runs where its call arrives at level 0: on arrays, as Tensors that nothing tracks; so what it
-keeps on ctx is known once, there. Each level that the call came through transforms it:
-
-* If it kept inputs, outputs, and values that have no derivative, the notes are valid at every level.
-* Other arrays (intermediate values) are known as numbers alone. They suffice for a level below which
-  nothing is differentiated: the eager graph, ``grad``, ``vmap(grad)``. Any other level, and one in a
-  checkpointed body, runs setup (in the one-method style, the body) again, on values of its own.
-* Where the backward pass is itself recorded, setup runs again on tracked values, which gives an
-  intermediate value its history, and so the right second derivative. Its number stays the one that
-  was saved: a body that draws a dropout mask is differentiated with the mask that it drew.
-"""
+"""A call of a Function: the operation that `bind` can run, the node that records it, and the fast path."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+import functools
+import sys
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, bodies, constants, layers, state
-from fad.core.tensor import Tensor, bottom, version_of
-from fad.core.types import Dims, Operand, Outputs, Value
+from fad.core.jaxapi import array_type
+from fad.core.level import Level, bind, bodies, constants, layers, outlived, state
+from fad.core.observation import observable
+from fad.core.tensor import Tensor, bottom, new_tensor, version_of
+from fad.core.types import Dims, MaybeValue, Operand, Outputs, Value
 from fad.errors import RuleError, describe
 from fad.functions import native
-from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice
+from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
+from fad.functions.context import INPUT, OUTPUT, SINGLE, Context, Ref, Template
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
-from fad.functions.nodes import FunctionNode
-from fad.functions.rules import CallRules, Directions, Saved, Values
-from fad.functions.templates import Template
-from fad.levels.batch import BatchLevel
+from fad.functions.rules import (
+    CallRules,
+    Directions,
+    FunctionClass,
+    Grads,
+    Saved,
+    Signature,
+    Values,
+)
+from fad.functions.user_rules import UserRules
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
-from fad.tape.graph import alias
-from fad.tape.recorder import RecordingLevel, detached
+from fad.tape.graph import InputMetadata, Node, alias, gradient_edge
+from fad.tape.nodes import SavedTensor, SavingNode
+from fad.tape.recorder import ROOT, RecordingLevel, detached
+from fad.tape.saved import PackedValue, raise_released
+from fad.tape.vmap import BatchLevel
+
+# The node that records a call of a Function.
+
+
+class FunctionNode(SavingNode):
+    """A recorded call of a Function: its vjp rule runs in the backward pass.
+
+    ``saved`` is what the rule reads; its arrays are the ``values`` of the node. ``mask`` says which inputs
+    required grad. ``slots`` are the places of the arrays among all ``outputs``: for what is none the gradient
+    is None. ``lock`` is around the rule, which is Python and may keep state on ctx, and around its release.
+    Each Function has a subclass of its own, as in PyTorch, and ``_forward_cls`` is the Function.
+    """
+
+    _forward_cls: ClassVar[FunctionClass | None] = None
+
+    __slots__ = ("avals", "lock", "mask", "outputs", "rules", "saved", "slots")
+
+    def __init__(
+        self, level: Level, rules: CallRules, args: Values, mask: list[bool], saved: Saved
+    ) -> None:
+        edges: list[tuple[Node, int] | None] = []
+        kept: list[Any] = []
+        for a, m, v in zip(args, mask, saved.values):
+            edges.append(gradient_edge(a) if m else None)
+            kept.append(None if v is None else a)
+        self._start(level, edges)
+        self.rules = rules
+        self.mask = mask
+        self.slots = saved.template.slots
+        self.outputs = len(saved.template.leaves)
+        self.avals = saved.out_avals
+        self.lock = threading.RLock()
+        self.saved: Saved | None = saved
+        self._keep(kept)
+        if level is ROOT:
+            saved.args = kept
+
+    @property
+    def values(self) -> list[Any] | None:
+        saved = self.saved
+        return None if saved is None else [*saved.values, *saved.outs, *saved.extras]
+
+    @values.setter
+    def values(self, values: list[Any] | None) -> None:
+        assert self.saved is not None and values is not None
+        self.saved = _with_values(self.saved, values)
+
+    @property
+    def kept_outputs(self) -> Sequence[int]:  # type: ignore[override]
+        return self.slots
+
+    def of_hooks(self) -> Collection[int] | None:
+        assert self.saved is not None
+        found = self.rules.saved_for_backward(self.saved)
+        return None if found is None else {self._number(x) for x in found if type(x) is Ref}
+
+    def checks_output(self, k: int) -> bool:
+        return k in (self.of_hooks() or ())
+
+    def _number(self, x: Ref) -> int:
+        """Which of the values it stands for."""
+        inputs, outputs = len(self.mask), len(self.avals)
+        return x.at + {INPUT: 0, OUTPUT: inputs}.get(x.kind, inputs + outputs)
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[SavedTensor, ...]:
+        """What the body saved for backward, each for hooks of its own.
+
+        Raises:
+            GradientError: a backward pass has freed it.
+        """
+        if self.saved is None:
+            raise_released(self)
+        found = self.rules.saved_for_backward(self.saved) or ()
+        return tuple([SavedTensor(self, functools.partial(self._raw, x)) for x in found])
+
+    def _raw(self, x: object) -> object:
+        return self.packed_value(self._number(x)) if type(x) is Ref else x
+
+    def packed_value(self, k: int) -> object:
+        with self.lock:
+            return super().packed_value(k)
+
+    def name(self) -> str:
+        return f"{self.rules.name}Backward"
+
+    @property
+    def is_traceable(self) -> bool:  # type: ignore[override]
+        return self.rules.is_traceable
+
+    @property
+    def num_inputs(self) -> int:
+        return self.outputs
+
+    def metadata_of_inputs(self) -> list[InputMetadata]:
+        where = self._own_sharding()
+        found = [InputMetadata((), np.dtype(np.float32), where)] * self.outputs
+        for s, a in zip(self.slots, self.avals, strict=True):
+            found[s] = InputMetadata(a.shape, a.dtype, where)
+        return found
+
+    def run(self, cotangents: Values, need: tuple[bool, ...], create_graph: bool) -> Grads:
+        with self.lock:
+            saved = self._opened(create_graph)
+            given = [cotangents[s] for s in self.slots]
+            wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
+            if create_graph or self.level is ROOT:
+                grads = self.rules.pullback(saved, given, wanted)
+            else:  # levels below record
+                with noting_leaves() as leaves:
+                    grads = self.rules.pullback(saved, given, wanted)
+                grads = [without_leaves(g, leaves) for g in grads]
+            if create_graph:
+                return grads
+            return [None if g is None else self.level.detach(outlived(g)) for g in grads]
+
+    def _opened(self, create_graph: bool) -> Saved:
+        """What was saved, unpacked, and with ``create_graph`` with its history."""
+        values, kept = self.opened(create_graph), self.saved
+        assert kept is not None
+        if not (create_graph or self.packed):
+            return kept
+        saved = _with_values(kept, values)
+        if create_graph:
+            return self._tracked(saved)
+        if self.level is ROOT:
+            places = zip(kept.values, self.tensors, strict=True)
+            saved.args = [v if type(v) is PackedValue else t for v, t in places]
+        return saved
+
+    @property
+    def saved_tensors(self) -> tuple[MaybeValue, ...]:
+        """What the call saved for backward, with its history.
+
+        Raises:
+            GradientError: a backward pass has freed it.
+        """
+        return self._context().saved_tensors
+
+    def __getattr__(self, name: str) -> Any:
+        """``needs_input_grad``, ``saved_data``, and what the body set on its ctx."""
+        if name.startswith("_") or self.saved is None:
+            raise AttributeError(f"{self.name()} has no attribute {name!r}")
+        return getattr(self._context(), name)
+
+    def _context(self) -> Context:
+        """The ctx of the call, as the vjp rule gets it where the pass is recorded."""
+        with self.lock:
+            return self.rules.context(self._opened(True), self.mask)
+
+    def _tracked(self, saved: Saved) -> Saved:
+        """``saved``, whose inputs and outputs have their history, with that of other values."""
+        if saved.closed:
+            return saved
+        again = self.rules.setup(saved.values, saved.outs, saved.template, self.mask)
+        if len(again.extras) != len(saved.extras):
+            return again
+        extras = list(saved.extras)
+        for k, (old, new) in enumerate(zip(saved.extras, again.extras, strict=True)):
+            if isinstance(new, Tensor) and new.level is self.level and new.requires_grad:
+                extras[k] = t = alias(self.level.lift(old))
+                t._requires_grad, (t._node, t._output_nr) = True, gradient_edge(new)
+        return saved.at(saved.values, saved.outs, extras)
+
+    def release_variables(self) -> None:
+        with self.lock:
+            self.saved = None
+            self.tensors = []
+            self.versions = None
+
+
+def _with_values(saved: Saved, values: Values) -> Saved:
+    """``saved`` with other arrays, in the order of a node's values."""
+    first, last = len(saved.values), len(saved.values) + len(saved.outs)
+    return saved.at(values[:first], values[first:last], values[last:])
+
+
+# A call of `CallRules` as an operation that `bind` can run.
+#
+# NOTE [one run of the body]
+#
+#     runs = []
+#     body = lambda ctx, x: runs.append(x) or ctx.save_for_backward(fnp.cos(x)) or fnp.sin(x)
+#     F = function(forward=body, vjp=lambda ctx, g: g * ctx.saved_tensors[0])
+#     assert fad.vmap(fad.grad(F.apply))(array)[0] == fnp.cos(array[0]) and len(runs) == 1
+#     assert fad.grad(fad.grad(F.apply))(0.5) == -fnp.sin(0.5)  # cos(x) has its history, by a second run
+#
+# A body runs where its call arrives at level 0: on arrays, as Tensors that nothing tracks; so what it
+# keeps on ctx is known once, there. Each level that the call came through transforms it:
+#
+# * If it kept inputs, outputs, and values that have no derivative, the notes are valid at every level.
+# * Other arrays (intermediate values) are known as numbers alone. They suffice for a level below which
+#   nothing is differentiated: the eager graph, ``grad``, ``vmap(grad)``. Any other level, and one in a
+#   checkpointed body, runs setup (in the one-method style, the body) again, on values of its own.
+# * Where the backward pass is itself recorded, setup runs again on tracked values, which gives an
+#   intermediate value its history, and so the right second derivative. Its number stays the one that
+#   was saved: a body that draws a dropout mask is differentiated with the mask that it drew.
 
 
 class Ran:
@@ -295,3 +488,72 @@ def check_unchanged(rules: CallRules, args: Sequence[object], versions: Sequence
                 "the derivative is unknown. Change the handle that forward is given, and say so with "
                 "ctx.mark_dirty."
             )
+
+
+# The fast path for calls of Functions on the eager tape.
+#
+# A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
+# level transforms it (see `fad.functions.calls`). Most calls of eager code concern the tape and nothing else.
+# There each level that is not there need not be asked: the body is run, and the node is made of what it
+# saved. Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`). It takes half
+# of the time of a bound call.
+
+
+def fast_call(
+    cls: FunctionClass, args: Sequence[object], signature: Signature
+) -> tuple[Template, list[Tensor]] | None:
+    """``cls.apply(*args)``, where ``signature`` is what the class says about its calls.
+
+    Returns:
+        The structure of the outputs, and these; None if this is not such a call, and nothing has been done.
+    """
+    # In the order in which it costs least to find that this is another call.
+    modes = state.__dict__.get  # a name that is not there has its default
+    if modes("levels") or modes("trace") is not None or modes("watermark", -1) >= 0:
+        return None
+    if modes("saved_hooks") or bodies.traced or anomaly.watch:
+        return None
+    mask: list[bool] = []
+    versions: list[int] = []
+    values: list[jax.Array] = []
+    handles: list[Tensor] = []
+    for a in args:
+        requires_grad, version = False, 0
+        if type(a) is Tensor:
+            meta = a.meta
+            if a._level is not ROOT or (meta is not None and meta.link is not None):
+                return None
+            requires_grad = a._requires_grad
+            version = 0 if meta is None else meta.storage.version
+            a = a._value
+        mask.append(requires_grad)
+        versions.append(version)
+        if type(a) is not array_type:
+            return None
+        values.append(a)
+        handles.append(new_tensor(a, ROOT))
+    if True not in mask:
+        return None
+
+    # From here on the body runs: whatever it does, the call is finished here.
+    rules = signature.fast_rules
+    if rules is None:
+        rules = signature.fast_rules = UserRules(cls, signature, Template.flat_of(len(args)))
+    outs, template, saved = rules.run_on(Context(tuple(mask)), handles, values, values)
+    assert saved is not None
+    check_unchanged(rules, args, versions)
+    if saved.plain:
+        t = new_tensor(outs[0]._value, ROOT)
+        t._requires_grad = True
+        t._node = cls._backward_cls(ROOT, rules, args, mask, saved)
+        return SINGLE, [t]
+    op = FunctionOp(rules, mask)
+    op.ran.template, op.ran.saved = template, saved
+    results = checked_arrays(rules, outs)
+    tensors = [new_tensor(x, ROOT) for x in results]
+    op.leave_node(ROOT, args, mask, tensors, values, results)
+    return op.ran.template, tensors
+
+
+observable(sys.modules[__name__], "fast_call", "function")
+observable(FunctionOp, "execute", "function")

@@ -15,9 +15,8 @@ from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import origin
 from fad.functions.rules import CallRules, Values
-from fad.tape.graph import AccumulateGrad, node_of
+from fad.tape.graph import AccumulateGrad, node_of, running
 from fad.tape.recorder import ROOT
-from fad.tape.running import running
 
 if TYPE_CHECKING:
     from fad.functions.user_rules import UserRules

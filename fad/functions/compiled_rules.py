@@ -34,11 +34,10 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Aval, Dims, Outputs, Value
 from fad.functions.closures import closure_error
-from fad.functions.context import INERT, Notes, Ref, VmapInfo
+from fad.functions.context import INERT, Notes, Ref, Template, VmapInfo
 from fad.functions.rules import Directions, Grads, Needs, Outcome, Saved, Values
-from fad.functions.templates import Template
 from fad.functions.user_rules import UserRules
-from fad.levels.named_axes import axes_of, bind_code, named_levels, traced_in
+from fad.tape.vmap import axes_of, bind_code, named_levels, traced_in
 
 # What may stay on ctx from one trace to the next: it cannot refer to the trace.
 _CONSTANT = (Ref, type(None), *INERT, float, complex, np.ndarray, np.generic)

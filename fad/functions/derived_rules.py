@@ -1,24 +1,47 @@
-"""Rules made of rules: a call under vmap, and derivatives of a call; see NOTE [rules are closed]."""
+"""Rules made of rules: transposes, a call under vmap, derivatives of a call; see NOTE [rules are closed]."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+import functools
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 import jax.numpy as jnp
+import numpy as np
 
 from fad.core import trees
-from fad.core.jaxapi import zeros
-from fad.core.level import bind, outlived, restores_modes
-from fad.core.masked import select, spread
+from fad.core.avals import aval_of
+from fad.core.dataflow import DROPPED, RECORDED, Dataflow
+from fad.core.dtypes import is_inexact
+from fad.core.jaxapi import ClosedJaxpr, called, run_jaxpr, with_parameters, zeros
+from fad.core.jaxprs import inner_jaxprs, select, spread, trace, with_programs
+from fad.core.level import bind, outlived, restores_modes, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
-from fad.core.types import Dims, MaybeValue, Value
-from fad.functions.context import VmapInfo
+from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.core.types import (
+    Array,
+    Aval,
+    Dims,
+    DType,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+    Mask,
+    MaybeValue,
+    Operand,
+    Operation,
+    Outputs,
+    Value,
+)
+from fad.errors import FadError, GradientError
+from fad.errors.advice import AS_RECORDED
+from fad.functions.context import Template, VmapInfo, split
 from fad.functions.rules import (
     Body,
     CallRules,
+    DerivingGradLevel,
     Directions,
     Grads,
     Needs,
@@ -31,9 +54,488 @@ from fad.functions.rules import (
     pull_through,
     push_through,
 )
-from fad.functions.templates import Template, split
-from fad.functions.transposed_rules import LinearRules
-from fad.levels.batch import BatchLevel
+from fad.tape.engine import pull_back
+from fad.tape.graph import Node, gradient_edge
+from fad.tape.saved import allow_mutation_on_saved_tensors
+from fad.tape.vmap import BatchLevel
+
+# Programs that are transposed: the calls of Functions in them, on what they are linear in.
+#
+# A Primitive may call Functions in its program: so do a compiled rule (``jax_rules``), `jit` and the loops.
+# Where it is recorded in the transposition of a rule, those of its calls that depend on what it is linear in
+# become linear calls; see NOTE [linear calls]. The others keep their rules, for derivatives of higher order.
+
+# The rules of a call that is linear in some of its inputs, from the rules of the call.
+LinearCall: TypeAlias = Callable[[CallRules, Mask], CallRules]
+
+
+def with_linear_calls(
+    primitive: Primitive, mask: Mask, args: Sequence[Operand], linear_call: LinearCall
+) -> Primitive:
+    """``primitive``, which is linear in the masked arguments, with the calls in it that depend on these as
+    linear calls; itself where there are none.
+    """
+    if not primitive.jit or primitive.to_vjp is not primitive.flat:  # it has rules of its own
+        return primitive
+    avals = tuple(map(aval_of, args))
+    key, versions = (mask, avals), primitive.linear_versions
+    if key not in versions:
+        found = primitive.collective or _Linear().of(trace(primitive.flat, avals)[0], mask)
+        versions[key] = _version(primitive, mask, linear_call) if found else None
+    return versions[key] or primitive
+
+
+def _version(primitive: Primitive, mask: Mask, linear_call: LinearCall) -> Primitive:
+    flat = primitive.flat
+
+    def linear(*values: Array) -> Outputs:
+        closed, shape = trace(flat, map(aval_of, values))
+        closed = ClosedJaxpr(_unshared(closed.jaxpr), closed.consts)
+        jaxpr = _replaced(_Linear().of(closed, mask), linear_call, closed.jaxpr)
+        out = run_jaxpr(ClosedJaxpr(jaxpr, closed.consts), *values)
+        return tuple(out) if type(shape) is tuple else out[0]
+
+    shared = primitive.shared is not None
+    made = Primitive(primitive.name, linear, collective=primitive.collective, shared=shared)
+    made.dependence, made.paths = primitive.dependence, primitive.paths
+    made.primals, made.calls_host = primitive.primals, primitive.calls_host
+    return made
+
+
+def _unshared(jaxpr: JaxBody) -> JaxBody:
+    """The same program, in which no two calls have the same equations: they may be of different values."""
+    return jaxpr.replace(eqns=[with_programs(eqn.replace(), _unshared) for eqn in jaxpr.eqns])
+
+
+def _replaced(calls: Mapping[int, Mask], linear_call: LinearCall, jaxpr: JaxBody) -> JaxBody:
+    """A program in which these calls, by the ids of their equations, are linear in the masked inputs."""
+    inside = functools.partial(_replaced, calls, linear_call)
+    eqns = [
+        with_parameters(eqn, rules=linear_call(eqn.params["rules"], calls[id(eqn)]))
+        if id(eqn) in calls
+        else with_programs(eqn, inside)
+        for eqn in jaxpr.eqns
+    ]
+    return jaxpr.replace(eqns=eqns)
+
+
+class _Linear(Dataflow[bool]):
+    """Which values depend on what a program is linear in.
+
+    ``calls``: of the calls of Functions that get such values, which inputs these are, by the ids of their
+    equations.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[int, Mask] = {}
+
+    def of(self, program: JaxProgram, mask: Mask) -> Mapping[int, Mask]:
+        """The calls in a program that is linear in its masked inputs."""
+        self.results(program, mask)
+        return self.calls
+
+    def constant(self, value: object) -> bool:
+        return False
+
+    def union(self, found: Sequence[bool]) -> bool:
+        return any(found)
+
+    def equation(self, eqn: JaxEquation, given: list[bool]) -> list[bool]:
+        if not any(given):
+            return [False] * len(eqn.outvars)
+        if eqn.primitive.name == "fad_call":  # in loops, each pass finds more
+            self.calls[id(eqn)] = tuple(given)
+        closed = called(eqn)
+        if closed is not None:
+            return self.results(closed, given[len(given) - len(closed.jaxpr.invars) :])
+        found = self.inside(eqn, given)
+        if found is not None:
+            return found
+        for inner in inner_jaxprs(eqn):
+            count = len(inner.invars)
+            self.results(inner, given if count == len(given) else [True] * count)
+        return [True] * len(eqn.outvars)
+
+
+# A derived rule: the transpose of a rule that the user wrote.
+#
+# NOTE [what a rule drops]
+#
+#     def vjp(ctx, g):
+#         with fad.no_grad():
+#             g[0] = 0.0  # the rule is right: g is its own
+#         return g
+#
+#     F = function(forward=lambda x: fnp.concatenate([fnp.zeros(1), x[1:]]), vjp=vjp)
+#     assert fad.grad(lambda x: F.apply(x).sum())(array)[0] == 0.0
+#     fad.jvp(F.apply, (array,), (array,))  # raises GradientError; what is recorded has array for transpose
+#
+# A rule is transposed by a backward pass through its graph. So the graph must have all by which the result
+# depends on the cotangent (or tangent). Under ``no_grad`` and by ``detach`` values are computed that the
+# graph does not have, here and in compiled code, and a write may give a Tensor a value that is not that of
+# its history. All of these are usual beside the result: masks, logs, checks. So the level at which a rule is
+# transposed notes for each of its values whether it depends on the cotangent by more than its history says
+# (``aux``: by what), operation by operation, as its own recorder notes whether it depends on it at all. If
+# the result does, there is no derived rule.
+#
+# What becomes a number of Python is out of sight. If such a number was read, the rule runs once more, at
+# another cotangent: what its graph says must be what it gives.
+#
+# A rule is transposed near a cotangent of zero, not at it: it is linear, so that any will do, but it may
+# leave work out where it is given zeros.
+#
+# NOTE [linear calls]
+#
+#     F = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * F.apply(t))
+#     assert fad.grad(F.apply)(1.0) == jax.grad(F.apply)(1.0) == 14.0
+#     G = function(forward=lambda x: x * 2.0, jvp=lambda ctx, t: 7.0 * fad.jit(G.apply)(t))
+#     assert fad.grad(G.apply)(1.0) == 14.0
+#
+# To transpose this jvp rule is to transpose a call of the same Function. By a vjp that is derived from the
+# rule, that would have no end. But in a rule that is transposed, a call on what depends on its variables is
+# linear in that: what is wanted of it is not a derivative, but its own transpose, and that is what its body
+# computes, transposed (`LinearRules`), as for JAX's ``custom_jvp``. A call with a vjp rule has that for it.
+# Calls in compiled code are found there (`fad.functions.derived_rules`). Of the body, as of a rule, nothing
+# may be dropped. Where it cannot be transposed, the jvp rule of that call is, if it is not one that is being
+# transposed already.
+
+# By what a value may depend on the variables, beside its history.
+UNRECORDED = "what is computed under no_grad"
+DETACHED = "a detached value (detach, .data, stop_gradient)"
+WRITTEN = "a write under no_grad or by .data"
+WITHOUT_DERIVATIVE = "an output that a Function marks as non-differentiable"
+READ = "a number that it reads (item(), float(x), numpy(), ...)"
+
+
+class TransposingLevel(DerivingGradLevel):
+    """A grad level around a rule that is transposed; see NOTE [what a rule drops] and NOTE [linear calls].
+
+    ``rules``: those of the call. ``rule``: which rule of it; that may be its forward.
+    ``aux`` of its Tensors: by what they depend on the variables beside their history; None if by nothing.
+    ``read``: a number that depends on the variables was read.
+    """
+
+    __slots__ = ("leads", "read", "rule", "rules")
+
+    def __init__(self, rules: CallRules, rule: str) -> None:
+        super().__init__()
+        self.rules = rules
+        self.rule = rule
+        self.read = False
+        self.leads: dict[Node, bool] = {}  # to a variable
+
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
+        self.leads.clear()  # nodes refer to their level
+
+    def variable(self, value: Value) -> Tensor:
+        t = super().variable(value)
+        self.leads[gradient_edge(t)[0]] = True
+        return t
+
+    def depends(self, x: object) -> bool:
+        """Whether the history of ``x`` leads to a variable; it may begin in leaves of the rule's own."""
+        if not self._is_recorded(x):
+            return False
+        leads, first = self.leads, gradient_edge(x)[0]
+        todo = [first]
+        while todo:
+            nexts = [edge[0] for edge in todo[-1].edges if edge is not None]
+            unknown = [node for node in nexts if node not in leads]
+            todo.extend(unknown)
+            if not unknown:
+                node = todo.pop()
+                leads[node] = leads.get(node, False) or any([leads[n] for n in nexts])
+        return leads[first]
+
+    def _is_recorded(self, x: object) -> TypeGuard[Tensor]:
+        return isinstance(x, Tensor) and x.level is self and x.requires_grad
+
+    def dropped(self, x: object) -> str | None:
+        """By what ``x`` depends on the variables, beside its history."""
+        return x.aux if isinstance(x, Tensor) and x.level is self else None
+
+    def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
+        causes = list(map(self.dropped, args))
+        linear = tuple(map(self.depends, args))
+        given = [
+            DROPPED if c else RECORDED if r else 0 for c, r in zip(causes, linear, strict=True)
+        ]
+        if not any(given) or op.expands:
+            return super().process(op, args)
+        if type(op) is Primitive:
+            op = with_linear_calls(op, linear, args, linear_call)
+        else:
+            outs = op.of_body(args)
+            if outs is not None:
+                return tuple(map(self.lift, outs))
+            op = op.recorded_by(linear_call(op.rules, linear))
+            solved = op.rules.solved
+            causes[:solved], given[:solved] = [None] * solved, [0] * solved
+        out = super().process(op, args)
+        found = self._dropped_outputs(op, args, given, out)
+        if any(found):
+            cause = next(filter(None, causes), None) or self._cause(op)
+            for t, drops in zip(out if type(out) is tuple else (out,), found, strict=True):
+                if drops:
+                    t._aux = cause
+        return out
+
+    def _dropped_outputs(
+        self, op: Operation, args: Sequence[Operand], given: Sequence[int], out: Outputs
+    ) -> list[bool]:
+        """For each output, whether it depends by more than its history, if the arguments depend so."""
+        outs = out if type(out) is tuple else (out,)
+        found = op.flows(given, args) if isinstance(op, Primitive) else None
+        if found is None:
+            bits = functools.reduce(operator.or_, given)
+            found = [bits if is_inexact(o.dtype) else 0 for o in outs]
+        return [
+            bool(bits & DROPPED or (bits and not o.requires_grad))
+            for bits, o in zip(found, outs, strict=True)
+        ]
+
+    def _cause(self, op: Operation) -> str:
+        if self.id <= state.watermark:
+            return UNRECORDED
+        if isinstance(op, Primitive):
+            return f"what {op.name} computes under no_grad, or detaches"
+        return WITHOUT_DERIVATIVE
+
+    def constant(self, t: Tensor, stop: Callable[[Value], Value]) -> Tensor:
+        found = super().constant(t, stop)
+        found._aux = t.aux or (DETACHED if self.depends(t) else None)
+        return found
+
+    def note_unrecorded(self, t: Tensor) -> None:
+        history = new_tensor(t._value, self)  # an alias is only now brought up to date
+        history._requires_grad, history._node = t._requires_grad, t._node
+        if self.depends(history):
+            t._aux = WRITTEN
+
+    def with_primal(
+        self, value: Value, aux: object, primal: Operand
+    ) -> tuple[Value, object, Operand]:
+        _, _, below = super().with_primal(value, aux, primal)
+        return value, self.dropped(primal), below
+
+    def check_has_value(self, t: Tensor, what: str = "") -> None:
+        self.read = self.read or bool(t.aux) or self.depends(t)
+
+
+# So many derivations of one rule inside of each other belong to a derivative of an order that nobody takes.
+_DEEPEST = 32
+
+
+def _must_end(transposed: Callable[..., Grads]) -> Callable[..., Grads]:
+    """A decorator: where a rule can only be derived from itself, that is the error."""
+
+    @functools.wraps(transposed)
+    def checked(rules: CallRules, *args: object) -> Grads:
+        *_, known, missing, _variable = args
+        around: list[object] = [(level.rules, level.rule) for level in _transposing()]
+        try:
+            if around.count((rules, known)) < _DEEPEST:
+                return transposed(rules, *args)
+        except RecursionError:
+            pass
+        raise GradientError(
+            f"{rules.name} has no {missing} rule, and none can be derived from {rules.name}.{known}, which "
+            f"needs that {missing}, or itself, without end. Write a {missing} rule"
+        ) from None
+
+    return checked
+
+
+def _transposing() -> list[TransposingLevel]:
+    """The levels of rules that are being transposed, outermost first."""
+    return [level for level in state.levels if isinstance(level, TransposingLevel)]
+
+
+def transpose_pushforward(
+    rules: CallRules, saved: Saved, cotangents: Values, need: Sequence[bool], known: str
+) -> Grads:
+    """The pullback, from the pushforward, by the rule ``known``: transpose it at any tangent."""
+    push = functools.partial(rules.pushforward, saved)
+    return _transposed(rules, push, saved.in_avals, need, cotangents, known, "vjp", "tangent")
+
+
+def transpose_pullback(rules: CallRules, saved: Saved, tangents: Values, known: str) -> Grads:
+    """The pushforward, from the pullback, by the rule ``known``: see NOTE [missing rules]."""
+    pull = functools.partial(rules.pullback, saved, need=[t is not None for t in tangents])
+    every = [True] * len(saved.out_avals)
+    return _transposed(rules, pull, saved.out_avals, every, tangents, known, "jvp", "cotangent")
+
+
+@_must_end
+@restores_modes
+def _transposed(
+    rules: CallRules,
+    run: Callable[[Grads], Grads],
+    avals: Sequence[Aval],
+    need: Sequence[bool],
+    given: Values,
+    known: str,
+    missing: str,
+    variable: str,
+) -> Grads:
+    """The transpose of ``run``, which is linear, of arguments with these avals.
+
+    Raises:
+        GradientError: the graph of a result does not have all by which that depends on the arguments.
+    """
+    mask = [n and is_inexact(a.dtype) for a, n in zip(avals, need, strict=True)]
+    if not any(mask):
+        return [None] * len(mask)
+    checked: Values = ()
+    with TransposingLevel(rules, known) as level:
+        variables = [level.variable(zeros(a) + _near(a)) for a in select(mask, avals)]
+        results = run(spread(mask, variables))
+        wanted: Values = [
+            None if g is None else outlived(x) for x, g in zip(results, given, strict=True)
+        ]
+        cause = next(filter(None, map(level.dropped, wanted)), None)
+        if cause is None and level.read:
+            weights = [None if x is None else _probe(x.shape, x.dtype) for x in wanted]
+            checked = pull_back(wanted, weights, variables, keep_graph=True)
+        found = [] if cause is not None else pull_back(wanted, given, variables)
+    if checked and not _agree(run, mask, avals, checked, weights):
+        cause = READ
+    if cause is not None:
+        raise GradientError(
+            f"{rules.name} has no {missing} rule, and none can be derived from {rules.name}.{known}: its "
+            f"result depends on the {variable} by {cause}, which is not recorded. Compute it with recorded "
+            f"operations ({AS_RECORDED}), or write a {missing} rule"
+        )
+    return spread(mask, found)
+
+
+def _near(aval: Aval) -> float:
+    """The size of a cotangent near zero, for which a rule takes the branches that it takes for small ones."""
+    return float(jnp.finfo(aval.dtype).eps)
+
+
+# Where a rule has read numbers
+
+
+def _probe(shape: Sequence[int], dtype: DType) -> Array:
+    """Values that depend on the shape alone, of which no two are equal or zero."""
+    angles = 1.0 + np.arange(int(np.prod(shape))).reshape(shape)
+    values = np.cos(angles)
+    return jnp.asarray(
+        values + 1j * np.sin(angles) if jnp.issubdtype(dtype, np.complexfloating) else values, dtype
+    )
+
+
+def _agree(
+    run: Callable[[Grads], Grads],
+    mask: Sequence[bool],
+    avals: Sequence[Aval],
+    pulled: Values,
+    weights: Values,
+) -> bool:
+    """Whether a linear ``run`` gives what its graph says, through which ``weights`` were ``pulled`` back."""
+    points = [_probe(a.shape, a.dtype) * _near(a) for a in select(mask, avals)]
+    given = zip(weights, run(spread(mask, points)), strict=True)
+    difference = scale = np.zeros(())
+    for sign, pairs in ((1.0, given), (-1.0, zip(pulled, points, strict=True))):
+        for a, b in pairs:
+            if a is not None and b is not None:
+                product, size = [bottom(x) for x in bind(_INNER, (a, b))]
+                difference = difference + sign * np.asarray(product)
+                scale = scale + np.asarray(size)
+    eps = max(map(_near, select(mask, avals)))
+    return not np.any(np.abs(difference) > np.sqrt(eps) * scale)
+
+
+def _inner(x: Array, y: Array) -> tuple[Array, Array]:
+    """The real inner product, and its size if nothing cancelled."""
+    return jnp.sum(jnp.real(jnp.conj(x) * y)), jnp.sum(jnp.abs(x) * jnp.abs(y))
+
+
+_INNER = Primitive("inner", _inner)
+
+
+# Calls on what is transposed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinearRules(SameCallRules):
+    """A call that is linear in the masked ``inputs``: to these it pulls back by the transpose of its body.
+
+    See NOTE [linear calls].
+    """
+
+    inputs: Mask
+
+    @property
+    def has_jet(self) -> bool:
+        return self.base.has_jet
+
+    @property
+    def has_transpose(self) -> bool:
+        return True
+
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
+        return self.base.forward(values)
+
+    def run(self, values: Values, needs: Needs = None) -> Outcome:
+        return self.base.run(values, needs)
+
+    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
+        return self.base.setup(values, outs, template, needs)
+
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
+        return saved.at(values, outs, saved.extras)
+
+    def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
+        return self.base.pushforward(saved, directions, order)
+
+    def batch(
+        self, values: Values, dims: Dims, info: VmapInfo
+    ) -> tuple[list[Value], Template] | None:
+        return self.base.batch(values, dims, info)
+
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
+        pairs = list(zip(need, self.inputs, strict=True))
+        grads = self._transpose(saved, cotangents, [n and linear for n, linear in pairs])
+        others = [n and not linear for n, linear in pairs]
+        if not any(others):
+            return grads
+        found = self.base.pullback(saved, cotangents, others)
+        return [g if linear else f for g, f, linear in zip(grads, found, self.inputs, strict=True)]
+
+    def _transpose(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
+        def body(directions: Grads) -> list[Value]:
+            pairs = zip(saved.values, directions, strict=True)
+            with allow_mutation_on_saved_tensors():  # it is one operation, from outside
+                return self.base.forward([v if d is None else d for v, d in pairs])[0]
+
+        try:
+            return _transposed(
+                self.base, body, saved.in_avals, need, cotangents, "forward", "vjp", "tangent"
+            )
+        except (FadError, NotImplementedError, TypeError, ValueError) as error:
+            if self._is_transposed():
+                raise GradientError(
+                    f"{self.name} has no vjp rule, and none can be derived from its jvp rule: there "
+                    f"{self.name} is called on a tangent, so that its forward would be transposed, which "
+                    f"is not possible. Write a vjp rule. ({error})"
+                ) from error
+        return self.base.pullback(saved, cotangents, need)
+
+    def _is_transposed(self) -> bool:
+        """Whether a rule of this Function is being transposed."""
+        function = self.function
+        return function is not None and any([t.rules.function is function for t in _transposing()])
+
+
+def linear_call(rules: CallRules, inputs: Mask) -> CallRules:
+    """The rules of the same call, where it is linear in these inputs."""
+    return rules if rules.has_transpose or not any(inputs) else LinearRules(rules, inputs)
+
+
+# Rules made of rules: a call under vmap, and derivatives of a call; see NOTE [rules are closed].
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

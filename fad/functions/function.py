@@ -3,36 +3,122 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+import functools
 import types
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import jax
 import numpy as np
 
+from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.caches import Table
+from fad.core.level import bind
 from fad.core.tensor import Tensor
-from fad.core.types import PyTree
-from fad.errors import RuleError
-from fad.functions import fast_calls
-from fad.functions.calls import FunctionOp
+from fad.core.types import PyTree, Value
+from fad.errors import GradientError, RuleError
+from fad.functions import calls
+from fad.functions.calls import FunctionNode, FunctionOp
 from fad.functions.closures import is_plain
 from fad.functions.compiled_rules import JaxRules
-from fad.functions.context import Context, VmapInfo
-from fad.functions.definitions import (
+from fad.functions.context import ARRAYS, SINGLE, Context, Notes, Template, VmapInfo, split
+from fad.functions.rules import (
     RULES,
     SETTINGS,
+    CallRules,
+    Directions,
+    Saved,
     Signature,
+    Values,
     checked_signature,
     defines,
     has_rules,
 )
-from fad.functions.nodes import FunctionNode
-from fad.functions.templates import ARRAYS, SINGLE, Template, split
-from fad.functions.user_rules import UserRules
-from fad.levels.batch import bind_among_lanes
+from fad.functions.user_rules import UserRules, as_value
+from fad.tape.grad_mode import no_grad
+from fad.tape.vmap import bind_among_lanes
 from fad.views.inplace import overwrite_from
-from fad.views.make_view import attach_chain, attach_peer
+from fad.views.make_view import attach_chain, attach_peer, stop_gradient
+
+# ``once_differentiable``: a vjp rule whose result must not be differentiated again.
+
+
+def once_differentiable(vjp: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """Decorator for a vjp (backward) rule whose result must not be differentiated again.
+
+    The rule runs without recording, on values that nothing tracks, so it may leave JAX. To
+    differentiate its result, in reverse or in forward mode, raises GradientError.
+
+    Source: ``torch.autograd.function.once_differentiable``.
+
+    >>> import fad
+    >>> class Cube(fad.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x**3
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def vjp(ctx, g):
+    ...         return 3 * ctx.saved_tensors[0].numpy() ** 2 * g.numpy()
+    >>> float(fad.grad(Cube.apply)(2.0))
+    12.0
+    """
+
+    @functools.wraps(vjp)
+    def wrapper(ctx: Context, *cotangents: PyTree) -> PyTree:
+        notes, kept, _ = Notes.take(ctx, {}, _ARRAYS)
+        leaves, structure = trees.flatten(cotangents)
+        operands = [*kept, *[x for x in leaves if isinstance(x, _ARRAYS)]]
+        if all(map(is_plain, operands)):
+            with no_grad():
+                return vjp(ctx, *cotangents)
+        stopped = {id(x): stop_gradient(x) for x in operands}
+        inner = notes.context(
+            lambda ref: stopped[id(kept[ref.at])], lambda x: x, ctx.needs_input_grad, False
+        )
+        with no_grad():
+            grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
+        arrays, template = split(grads)
+        once = FunctionOp(_Once(len(arrays), vjp.__qualname__))
+        return template.combine(bind(once, [*map(as_value, arrays), *operands]))
+
+    wrapper.once_differentiable = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+_ARRAYS = (Tensor, jax.Array)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Once(CallRules):
+    """The identity on the first ``count`` operands, and an error to differentiate in any operand."""
+
+    count: int
+    rule: str
+    name = "once_differentiable"
+
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
+        return list(values[: self.count]), Template.flat_of(self.count)
+
+    def _refuse(self) -> NoReturn:
+        raise GradientError(
+            f"{self.rule}: trying to differentiate twice a function that was marked with "
+            "@once_differentiable. Leave the mark out if the rule is written with fad.numpy."
+        )
+
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> NoReturn:
+        self._refuse()
+
+    def pushforward(
+        self, saved: Saved, directions: Directions, order: int | None = None
+    ) -> NoReturn:
+        self._refuse()
+
+
+# Function: a custom operation that declares its own rules.
 
 if TYPE_CHECKING:
     from fad.functions.signatures import apply_method
@@ -181,7 +267,7 @@ class Function(metaclass=_FunctionType):
         if signature is None or cls._mixed:
             signature = _signature_of(cls)
         if signature.is_fast and not kwargs and len(args) == signature.plain:
-            found = fast_calls.call(cls, args, signature)
+            found = calls.fast_call(cls, args, signature)
             if found is not None:
                 return _result(cls.__name__, *found, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)

@@ -15,9 +15,9 @@ from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, outlived, restores_modes, with_default_state
-from fad.core.partition import Rest, Static, partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.core.trees import Rest, Static, partition
 from fad.core.types import Array, Aval, PyTree, Value
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
 from fad.functions.user_rules import HOST_ERRORS
@@ -26,7 +26,7 @@ from fad.implicit.systems import System, in_words, system_of
 from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import ROOT
 from fad.transforms.boundary import enter, has_tensor, leave, lower
-from fad.views.stop_gradient import stopped
+from fad.views.aliases import stopped
 
 F = TypeVar("F", bound=Callable[..., Any])
 

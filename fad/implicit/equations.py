@@ -30,14 +30,14 @@ import numpy as np
 
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
-from fad.core.dependence import COMPUTED, dependence_rows
+from fad.core.dataflow import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import axes_named, varying_axes, zeros
+from fad.core.jaxprs import conjugate, jvp_in, spread, vjp_in
 from fad.core.level import bind, flush
-from fad.core.masked import conjugate, jvp_in, spread, vjp_in
-from fad.core.partition import partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.trees import partition
 from fad.core.types import Array, Aval, MaybeValue, PyTree, Value
 from fad.errors import (
     GradientError,
@@ -48,13 +48,12 @@ from fad.errors import (
     describe,
 )
 from fad.functions.calls import FunctionOp
-from fad.functions.check_results import over_devices
+from fad.functions.context import Template
 from fad.functions.rules import CallRules, Saved
-from fad.functions.templates import Template
-from fad.functions.user_rules import HOST_ERRORS
+from fad.functions.user_rules import HOST_ERRORS, over_devices
 from fad.implicit.products import multiply
 from fad.implicit.systems import System, in_words
-from fad.levels.staged import StagedLevel, in_body, stage
+from fad.tape.staged import StagedLevel, in_body, stage
 
 Leaves = Sequence[Any]
 OPERANDS = (Tensor, jax.Array, np.ndarray, np.inexact, float, complex)

@@ -15,15 +15,15 @@ from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, flush, restores_modes
-from fad.core.partition import HOLE, Rest, Static, partition
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
+from fad.core.trees import HOLE, Rest, Static, partition
 from fad.core.types import Array, MaybeValue, PyTree, Value
 from fad.errors import ArgumentError, ConvergenceError, describe
 from fad.implicit.equations import KINDS, OPERANDS, Equation, check_finite, run, staged
 from fad.implicit.systems import GROSS, distance, largest, library, system_of, where
 from fad.transforms.boundary import enter, has_tensor, leave, lower
-from fad.views.stop_gradient import stopped
+from fad.views.aliases import stopped
 
 STEPS = 1000
 

@@ -15,7 +15,7 @@ from jax.tree_util import PyTreeDef
 from fad.bridge.jax_functions import from_jax, to_jax
 from fad.core import trees
 from fad.core.jaxapi import varying_alike
-from fad.core.partition import Static
+from fad.core.trees import Static
 from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
 

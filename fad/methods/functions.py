@@ -21,9 +21,8 @@ from fad.core.tensor import Tensor
 from fad.core.types import Array, Aval, Axes, DeviceLike, DTypeLike, Operand, PyTree, Value
 from fad.errors import ArgumentError, describe
 from fad.tape.recorder import ROOT
-from fad.views.addresses import joined, parts_of
 from fad.views.chains import Step, ViewOp, Write
-from fad.views.make_view import bind_view
+from fad.views.make_view import bind_view, joined, parts_of
 
 
 def tensor(

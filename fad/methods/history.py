@@ -13,10 +13,9 @@ from fad.core.level import captured_by_jit, flush, last_level_id, state
 from fad.core.tensor import Tensor, has_history, meta_of, version_of
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.tape.grad_mode import no_grad
-from fad.tape.graph import Node, node_of
+from fad.tape.graph import Node, node_of, running
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
-from fad.tape.running import running
 from fad.transforms import backward
 from fad.views.aliases import has_error, link_of, set_state
 from fad.views.copying import clone

@@ -6,19 +6,7 @@ from types import FunctionType
 
 from fad.core.observation import observable
 from fad.core.tensor import Tensor
-from fad.methods import (
-    container,
-    conversions,
-    derived,
-    history,
-    notebook,
-    operators,
-    placement,
-    shapes,
-    shapes_in_place,
-    torch_shapes,
-    values,
-)
+from fad.methods import history, in_place, names, notebook, operators, placement, shapes, values
 from fad.methods.in_place import IN_PLACE
 
 
@@ -26,15 +14,15 @@ def install() -> None:
     """Put all members into the class."""
     for table in (
         IN_PLACE,
-        derived.MEMBERS,
+        names.MEMBERS,
         operators.MEMBERS,
         values.MEMBERS,
         notebook.MEMBERS,
         shapes.MEMBERS,
-        shapes_in_place.MEMBERS,
-        torch_shapes.MEMBERS,
-        conversions.MEMBERS,
-        container.MEMBERS,
+        in_place.MEMBERS,
+        shapes.MEMBERS,
+        placement.MEMBERS,
+        operators.MEMBERS,
         placement.MEMBERS,
         history.MEMBERS,
     ):

@@ -16,7 +16,7 @@ from fad.arrays.smooth_norms import vector_norm
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
-from fad.errors.synonyms import hints_of
+from fad.errors.missing_names import hints_of
 from fad.numpy import zeros
 from fad.tape.grad_mode import no_grad
 

@@ -28,7 +28,7 @@ from fad.core.types import Operand, PyTree
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Event, Target, now
 from fad.tape.anomaly import mode
 from fad.tape.graph import AccumulateGrad, Node
-from fad.tape.recorded_node import RecordedNode
+from fad.tape.nodes import RecordedNode
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -194,7 +194,7 @@ class Collector:
             out = call()
             if out is None:
                 event.kind = ""
-            elif type(out) is tuple and type(out[-1]) is list:  # see `fad.functions.fast_calls`
+            elif type(out) is tuple and type(out[-1]) is list:  # see `fad.functions.calls`
                 self._note_outputs(event, tuple(out[-1]))
             else:
                 self._note_outputs(event, out)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from fad.tape.running import running
+from fad.tape.graph import running
 
 now: Callable[[], int] = time.perf_counter_ns
 

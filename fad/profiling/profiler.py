@@ -13,7 +13,7 @@ from fad.errors import ArgumentError
 from fad.profiling.collector import close_target, collector, open_target
 from fad.profiling.events import Event, Target, now
 from fad.profiling.reports import Memory, Rows, chrome_trace, in_time, pairs
-from fad.tape.running import running
+from fad.tape.graph import running
 
 _PICTURES = {".svg", ".png", ".pdf"}
 

@@ -8,7 +8,7 @@ operations are bound one by one, and each level does with them what it does with
 nothing that a program computes can differ from what its operations compute, its derivatives
 included; inside of the program of an outer level it is part of that.
 
-Most are compiled in the background (`fad.core.background`). Until a program is ready its operations run one
+Most are compiled in the background (`fad.replay.background`). Until a program is ready its operations run one
 by one.
 """
 
@@ -21,16 +21,17 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from fad.core import exact_programs, jaxapi, trees
+from fad.core import jaxapi, trees
 from fad.core.avals import struct_of
-from fad.core.background import worker
 from fad.core.borrowed import borrowed, waited
-from fad.core.collector import without_collector
 from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
+from fad.core.threads import without_collector
 from fad.core.types import Operand, Outputs, PyTree
+from fad.replay import exact_programs
+from fad.replay.background import worker
 from fad.replay.policy import at_once
-from fad.tape.running import count_nodes, running
+from fad.tape.graph import count_nodes, running
 
 
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False, repr=False)

@@ -62,10 +62,9 @@ from fad.replay.policy import TIMES
 from fad.replay.program import Program
 from fad.replay.states import State, made_of, origin_of, tree
 from fad.tape.engine import pull_back
-from fad.tape.graph import Node, current_edge
-from fad.tape.recorded_node import RecordedNode
+from fad.tape.graph import Node, current_edge, running
+from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, PrimitiveNode
-from fad.tape.running import running
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace

@@ -19,17 +19,17 @@ import jax
 
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Table
-from fad.core.collector import without_collector
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.threads import without_collector
 from fad.core.types import Aval, Expanding, Operand, Operation, Outputs, Value
 from fad.replay.inputs import FOREIGN, LARGE
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
 from fad.replay.program import Program
+from fad.tape.graph import count_nodes, running
 from fad.tape.recorder import ROOT, PrimitiveNode, RecordingLevel
-from fad.tape.running import count_nodes, running
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace

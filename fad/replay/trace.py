@@ -139,11 +139,10 @@ from fad.replay.segment import (
 )
 from fad.replay.states import Root, State, next_state, origin_of, referenced, root_of, tree
 from fad.tape.anomaly import mode as anomaly
+from fad.tape.graph import running
 from fad.tape.recorder import ROOT, RecordingLevel
-from fad.tape.running import running
 from fad.tape.saved import UNCHANGED
-from fad.views.aliases import Link, link_of, out_of_date
-from fad.views.stop_gradient import stopped
+from fad.views.aliases import Link, link_of, out_of_date, stopped
 
 # Modes with which operations are recorded: grad and forward modes, hooks for saved values, replay.
 _RECORDING = "watermark base_watermark saved_hooks tangents_off inference replaying".split()

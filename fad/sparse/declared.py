@@ -8,12 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.partition import HOLE
+from fad.core.trees import HOLE
 from fad.core.types import Aval
 from fad.errors import RuleError, describe
-from fad.functions.derived_rules import BatchedRules, DerivativeRules
+from fad.functions.derived_rules import BatchedRules, DerivativeRules, LinearRules
 from fad.functions.rules import CallRules
-from fad.functions.transposed_rules import LinearRules
 from fad.functions.user_rules import UserRules
 from fad.sparse.given import Pairs, pairs_of
 

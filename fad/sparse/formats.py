@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.bridge.outer_values import is_bare
+from fad.compile.outer_values import is_bare
 from fad.core.tensor import Tensor
 from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, HostValueError, MissingLibrary

@@ -17,28 +17,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from fad.bridge.compilation import jit
-from fad.bridge.outer_values import is_traced
-from fad.bridge.program_keys import key_of
-from fad.bridge.signatures import Arguments
+from fad.compile.jit import jit
+from fad.compile.outer_values import is_traced
+from fad.compile.signatures import Arguments, key_of
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind
-from fad.core.partition import Rest
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
+from fad.core.trees import Rest
 from fad.core.types import Array, DType, Operand, Outputs, PyTree, Value
 from fad.errors import GradientError, StructureError, describe
-from fad.levels.staged import StagedLevel, call_with_bodies, in_body, stage
 from fad.sparse.formats import FORMATS, Block
 from fad.sparse.given import Leaf, entries_given, offsets
 from fad.sparse.patterns import pattern_of
 from fad.sparse.rules import Constant
 from fad.sparse.sparse_pattern import SparsePattern
 from fad.tape.recorder import ROOT
-from fad.transforms.batching import vmap
+from fad.tape.staged import StagedLevel, call_with_bodies, in_body, stage
 from fad.transforms.boundary import (
     check_arrays,
     differentiable_leaves,
@@ -47,9 +45,10 @@ from fad.transforms.boundary import (
     names_of,
     pick,
 )
-from fad.transforms.forward import push_forward
+from fad.transforms.grad import gradient_function, vjp
 from fad.transforms.jacobians import check_jacobian
-from fad.transforms.reverse import gradient_function, vjp
+from fad.transforms.jvp import push_forward
+from fad.transforms.vmap import vmap
 
 JACOBIAN, HESSIAN = "sparse_jacobian", "sparse_hessian"
 

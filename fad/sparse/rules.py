@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.elementwise import ELEMENTWISE
 from fad.core.jaxapi import evaluate_equation, parameters
+from fad.core.jaxprs import ELEMENTWISE
 from fad.core.types import Aval, JaxEquation
 from fad.sparse.convolutions import convolution
 from fad.sparse.entries import Entries, couple, send, take, unite

@@ -1,25 +1,4 @@
-"""Switching recording off and on: ``no_grad``, ``enable_grad``, ``inference_mode``.
-
-NOTE [grad mode]
-
-    with fad.no_grad():
-        assert fad.grad(lambda y: y * y)(3.0) == 6.0  # a transform that begins inside records
-        assert not (x * 2.0).requires_grad
-
-Recording is switched off for *levels*, not for a thread as a whole: ``no_grad`` forbids it to every
-level that exists when it is entered, and a transform started inside gets a newer level, which records.
-So ``grad(f)`` under ``no_grad`` still differentiates f, while the tape around it does not
-record, and ``no_grad`` inside f applies to every transform around it. These are the rules of
-torch.func ("grad and vjp interaction with no_grad"). One comparison with the no_grad watermark decides:
-``level.id > state.watermark``. ``state.base_watermark`` is what ``state.watermark`` was when the innermost
-recording transform began: the most that ``enable_grad`` can restore inside of it.
-
-Tangents (``jvp``, ``dual_level``) are not recordings, and go on under ``no_grad``.
-
-``inference_mode`` raises the base watermark too, so that ``enable_grad`` inside records nothing, and marks
-new Tensors as inference Tensors, which later graphs refuse to save. Both are as in PyTorch, where
-the mode saves time; here ``no_grad`` is as fast.
-"""
+"""Switching recording off and on: ``no_grad``, ``enable_grad``, ``inference_mode``."""
 
 from __future__ import annotations
 
@@ -27,15 +6,57 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 
-from fad.core.blocks import BlockType
 from fad.core.level import Level, last_level_id, map_tensors, state
 from fad.core.tensor import Tensor, meta_of, storage_of
 from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
+
+# The type of classes whose instances are blocks of ``with``: the class itself is none.
+
+
+class BlockType(type):
+    """A type that refuses ``with no_grad:``, where ``with no_grad():`` is meant.
+
+    >>> class block(metaclass=BlockType):
+    ...     def __enter__(self): return self
+    ...     def __exit__(self, *exc): return None
+    >>> with block: pass
+    Traceback (most recent call last):
+    fad.errors.ArgumentError: block is a class, and needs parentheses: write `with block():`
+    """
+
+    def __enter__(cls) -> NoReturn:
+        name = cls.__name__
+        raise ArgumentError(f"{name} is a class, and needs parentheses: write `with {name}():`")
+
+    def __exit__(cls, *exc: object) -> None: ...
+
+
+# Switching recording off and on: ``no_grad``, ``enable_grad``, ``inference_mode``.
+#
+# NOTE [grad mode]
+#
+#     with fad.no_grad():
+#         assert fad.grad(lambda y: y * y)(3.0) == 6.0  # a transform that begins inside records
+#         assert not (x * 2.0).requires_grad
+#
+# Recording is switched off for *levels*, not for a thread as a whole: ``no_grad`` forbids it to every
+# level that exists when it is entered, and a transform started inside gets a newer level, which records.
+# So ``grad(f)`` under ``no_grad`` still differentiates f, while the tape around it does not
+# record, and ``no_grad`` inside f applies to every transform around it. These are the rules of
+# torch.func ("grad and vjp interaction with no_grad"). One comparison with the no_grad watermark decides:
+# ``level.id > state.watermark``. ``state.base_watermark`` is what ``state.watermark`` was when the innermost
+# recording transform began: the most that ``enable_grad`` can restore inside of it.
+#
+# Tangents (``jvp``, ``dual_level``) are not recordings, and go on under ``no_grad``.
+#
+# ``inference_mode`` raises the base watermark too, so that ``enable_grad`` inside records nothing, and marks
+# new Tensors as inference Tensors, which later graphs refuse to save. Both are as in PyTorch, where
+# the mode saves time; here ``no_grad`` is as fast.
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -1,38 +1,156 @@
-"""The graph: nodes, and where gradients go. Data only; `fad.tape.engine` runs it."""
+"""The graph: nodes, edges, and where gradients go. Data only; `fad.tape.engine` runs it."""
 
 from __future__ import annotations
 
 import collections
+import itertools
 import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
 import jax
 
 from fad.core.level import Level, bodies, inside, state
-from fad.core.tensor import Tensor, meta_of, new_tensor
-from fad.core.types import GraphNode, MaybeValue, Value
+from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
+from fad.core.types import DType, GraphNode, MaybeValue, Value
 from fad.errors import GradientError, describe
-from fad.tape.edges import (
-    Edge,
-    Indices,
-    InputMetadata,
-    NextEdge,
-    device_of_sharding,
-    pair,
-    sharding_of,
-)
 from fad.tape.handles import RemovableHandle, host_for
-from fad.tape.running import running
+
+# What each thread keeps of the graphs that it records and of the backward passes that it runs.
+
+
+class _Running(threading.local):
+    """What a thread keeps of graphs.
+
+    ``sequence``, ``id``: the numbers of the nodes that it records, and its own.
+    ``passed``: how many nodes backward passes have gone through.
+    ``current``: the node that it is evaluating.
+    ``need``: which gradients are wanted of that node.
+    ``task``: the backward pass that it runs.
+    ``watched``: the call that is being watched, True if calls inside of it are not; see
+    `fad.tape.anomaly.watched_call`.
+    ``unwatched``: whether `fad.tape.anomaly.remember` passes over new nodes: they are of calls from before.
+    ``leaves``: the Tensors on which ``requires_grad_`` was called in the body that runs, None outside of one.
+    ``records``: in a rule of a Function, whether backward passes are recorded, as its result is
+    differentiated; None outside of one.
+    """
+
+    def __init__(self) -> None:
+        self.sequence = itertools.count()
+        self.id = next(_thread_ids)
+        self.passed = 0
+        self.current: Node | None = None
+        self.need: Sequence[bool] | None = None
+        self.task: Any = None
+        self.watched: Any = None
+        self.unwatched = False
+        self.leaves: list[Tensor] | None = None
+        self.records: bool | None = None
+
+
+_thread_ids = itertools.count(1)
+running = _Running()
+
+
+def count_nodes() -> int:
+    """How many nodes the thread has recorded, or gone through, since it began: differences count."""
+    running.passed -= 1  # for the number that this takes
+    return next(running.sequence) + running.passed
+
+
+# Edges of a graph, and the form of the gradients that go along them.
+
+
+class Edge(NamedTuple):
+    """Where a gradient goes: number ``input_nr`` of the gradients that ``node`` takes.
+
+    An edge without a node is invalid: no gradient is wanted there.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> (x * 3.0).grad_fn.next_edges[0].input_nr
+    0
+    """
+
+    node: Node | None = None
+    input_nr: int = 0
+
+    @property
+    def function(self) -> Node | None:
+        """The node, under its name in PyTorch's C++ API."""
+        return self.node
+
+    def is_valid(self) -> bool:
+        """Whether there is a node."""
+        return self.node is not None
+
+
+class GradientEdge(NamedTuple):
+    """A place in a graph that can be the root or an input of a backward pass, as a Tensor can.
+
+    Source: ``torch.autograd.graph.GradientEdge``.
+
+    >>> import fad
+    >>> x = fad.tensor(3.0, requires_grad=True)
+    >>> edge = fad.autograd.get_gradient_edge(x * x)
+    >>> edge.node, edge.output_nr
+    (<MultiplyBackward>, 0)
+    """
+
+    node: Node
+    output_nr: int
+
+
+class InputMetadata(NamedTuple):
+    """The form of a gradient that a node takes: that of one output of its forward operation.
+
+    >>> import fad
+    >>> x = fad.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * 3.0).grad_fn.input_metadata(0).shape
+    (2,)
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType | None
+    sharding: jax.sharding.Sharding | None = None
+    is_undefined: bool = False
+
+
+def sharding_of(value: object) -> jax.sharding.Sharding | None:
+    """Where the array of a value is; None for what is being traced, and for what is no array."""
+    value = bottom(value)
+    return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
+
+
+def device_of_sharding(sharding: jax.sharding.Sharding | None) -> object:
+    """The device of a sharding: the first, if there are several."""
+    return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)  # type: ignore[attr-defined]
+
+
+# Of next edges: one, a range, or a list of these.
+Indices: TypeAlias = int | range | tuple[int, int] | list[int | range | tuple[int, int]]
+# An edge in any form that users may give.
+NextEdge: TypeAlias = "Edge | GradientEdge | tuple[Node | None, int] | None"
+
+
+def pair(edge: NextEdge) -> tuple[Node, int] | None:
+    """An edge, in any form, in the one that nodes keep."""
+    if edge is None:
+        return None
+    node, nr = edge
+    return None if node is None else (node, nr)
+
+
+# The graph: nodes, and where gradients go. Data only; `fad.tape.engine` runs it.
 
 
 class NodeExtra:
     """What only few nodes have: hooks, metadata, a description of what they take, a lock.
 
     ``tensor_hooks`` has the hooks of each output, outputs in the order of their first hook.
-    ``level`` is that of a node built by hand, once it was looked for; see `fad.tape.node_step`.
+    ``level`` is that of a node built by hand, once it was looked for; see `fad.tape.engine`.
     """
 
     __slots__ = (

@@ -36,10 +36,9 @@ from fad.core.tensor import Tensor, meta_of
 from fad.core.types import MaybeValue
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
-from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of
+from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of, running
 from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
 from fad.tape.recorder import as_tensor, level_of
-from fad.tape.running import running
 
 Gradients: TypeAlias = tuple[MaybeValue, ...]
 

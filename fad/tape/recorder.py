@@ -24,13 +24,18 @@ from fad.core.tensor import Tensor, is_variable, new_tensor
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, Value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
-from fad.tape.edges import InputMetadata
 from fad.tape.grad_mode import mark_inference
-from fad.tape.graph import Node, alias, current_edge, extra_of, gradient_edge
-from fad.tape.recorded_node import for_edges, node_name
-from fad.tape.running import running
+from fad.tape.graph import (
+    InputMetadata,
+    Node,
+    alias,
+    current_edge,
+    extra_of,
+    gradient_edge,
+    running,
+)
+from fad.tape.nodes import SavingNode, for_edges, node_name
 from fad.tape.saved import keep_bases, versions_of
-from fad.tape.saving_node import SavingNode
 
 
 class PrimitiveNode(SavingNode):

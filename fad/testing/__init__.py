@@ -6,7 +6,7 @@ Function; ``fad.testing.strategies`` has hypothesis strategies.
 
 from typing import TYPE_CHECKING
 
-from fad.errors.suggestions import no_name
+from fad.errors.missing_names import no_name
 from fad.testing.cases import Violation as Violation
 from fad.testing.comparison import assert_close as assert_close
 from fad.testing.comparison import difference as difference

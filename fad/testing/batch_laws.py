@@ -13,9 +13,9 @@ from fad.testing.cases import Case, NotChecked, Violation
 from fad.testing.comparison import bare, difference
 from fad.testing.finite_differences import random_like
 from fad.testing.laws import violation
-from fad.transforms.batching import vmap
-from fad.transforms.forward import jvp
-from fad.transforms.reverse import vjp
+from fad.transforms.grad import vjp
+from fad.transforms.jvp import jvp
+from fad.transforms.vmap import vmap
 
 Violations = Iterator[Violation]
 Dims = tuple[int | None, ...]

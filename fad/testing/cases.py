@@ -19,14 +19,14 @@ from fad.core.dtypes import is_inexact
 from fad.core.level import outlived
 from fad.core.tensor import Tensor
 from fad.errors import GradientError, HostValueError, RuleError, describe
-from fad.functions.definitions import RULES
 from fad.functions.function import Function
+from fad.functions.rules import RULES
 from fad.functions.user_rules import HOST_ERRORS
 from fad.methods.functions import tensor
 from fad.testing.comparison import bare, difference
 from fad.testing.finite_differences import random_like
-from fad.transforms.forward import jvp
-from fad.transforms.reverse import vjp
+from fad.transforms.grad import vjp
+from fad.transforms.jvp import jvp
 
 HERE = "fad.testing"
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic)

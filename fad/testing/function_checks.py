@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fad.errors import FadError, StructureError
-from fad.functions.definitions import has_rules
+from fad.functions.rules import has_rules
 from fad.testing import batch_laws, laws, order_laws
 from fad.testing.cases import Case, NotChecked, Subject, Violation
 

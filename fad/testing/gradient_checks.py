@@ -25,9 +25,9 @@ from fad.testing.finite_differences import (
 )
 from fad.testing.gradient_problems import GradcheckError, Problem, problem_of
 from fad.transforms.backward import grad
-from fad.transforms.batching import vmap
-from fad.transforms.forward import jvp
-from fad.transforms.reverse import vjp
+from fad.transforms.grad import vjp
+from fad.transforms.jvp import jvp
+from fad.transforms.vmap import vmap
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

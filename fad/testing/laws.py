@@ -31,11 +31,11 @@ from fad.testing.cases import (
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import coordinates, directional, inner, random_like
 from fad.transforms.backward import grad as tape_grad
-from fad.transforms.checkpointing import checkpoint
-from fad.transforms.forward import jvp
+from fad.transforms.checkpoint import checkpoint
+from fad.transforms.grad import vjp
 from fad.transforms.jacobians import jacfwd
-from fad.transforms.linearization import linearize
-from fad.transforms.reverse import vjp
+from fad.transforms.jvp import jvp
+from fad.transforms.linearize import linearize
 
 Violations = Iterator[Violation]
 

@@ -15,9 +15,9 @@ from fad.errors import FadError
 from fad.extend import operation
 from fad.testing.comparison import bare, difference
 from fad.testing.finite_differences import random_like
-from fad.transforms.batching import vmap
-from fad.transforms.forward import jvp
-from fad.transforms.reverse import vjp
+from fad.transforms.grad import vjp
+from fad.transforms.jvp import jvp
+from fad.transforms.vmap import vmap
 
 
 class OperationError(FadError, AssertionError):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.bridge.compilation import jit
+from fad.compile.jit import jit
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.level import bind, layers
@@ -30,10 +30,10 @@ from fad.testing.cases import (
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import directional, inner, random_like
 from fad.testing.laws import none_gradients, pullback, pushforward, violation
-from fad.transforms.batching import vmap
-from fad.transforms.forward import jvp
-from fad.transforms.reverse import vjp
-from fad.transforms.taylor import jet
+from fad.transforms.grad import vjp
+from fad.transforms.jet import jet
+from fad.transforms.jvp import jvp
+from fad.transforms.vmap import vmap
 
 Violations = Iterator[Violation]
 Fn = Callable[[list[Any]], list[Any]]

@@ -18,9 +18,8 @@ from fad.core.tensor import Tensor, is_operand, new_tensor
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.recorder import ROOT, as_tensor
-from fad.views.addresses import place_of, stand_at
 from fad.views.inplace import check_writable, overwrite_from
-from fad.views.make_view import shares
+from fad.views.make_view import place_of, shares, stand_at
 
 
 def is_array(x: object) -> bool:

@@ -20,10 +20,10 @@ from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor
 from fad.core.types import Array, DType, MaybeValue, Operand, PyTree, Shape, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
-from fad.levels.batch import BatchLevel
-from fad.levels.jvp import JvpLevel
 from fad.tape.engine import pull_back
+from fad.tape.jvp import JvpLevel
 from fad.tape.recorder import GradLevel
+from fad.tape.vmap import BatchLevel
 from fad.transforms.boundary import (
     check_arrays,
     check_callable,
@@ -37,9 +37,9 @@ from fad.transforms.boundary import (
     substitute,
     with_aux,
 )
-from fad.transforms.forward import filled, push_forward, tangent_leaves
-from fad.transforms.linearization import linearization_of
-from fad.transforms.reverse import gradient_function, pullback_of
+from fad.transforms.grad import gradient_function, pullback_of
+from fad.transforms.jvp import filled, push_forward, tangent_leaves
+from fad.transforms.linearize import linearization_of
 
 CONJUGATE = Primitive("conj", jnp.conj, deferrable=True)
 _OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, deferrable=True)

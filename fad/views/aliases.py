@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
 from fad.core.jaxapi import array_type
 from fad.core.level import (
+    Level,
     bind,
     bodies,
     captured_by_jit,
@@ -21,16 +24,146 @@ from fad.core.level import (
     state,
 )
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, bottom, new_tensor
-from fad.core.types import Value
-from fad.errors import GradientError
+from fad.core.tensor import Storage, Tensor, bottom, given_away, new_tensor
+from fad.core.types import Array, Operand, Value
+from fad.errors import GradientError, LevelError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import alias, extra_of, node_of
-from fad.tape.recorded_node import RecordedNode
+from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
-from fad.views.creation import Creation, forbidden
-from fad.views.replace_primal import replace_primal
+
+# A value as a constant, at all levels.
+
+
+def stopped(x: Operand) -> Any:
+    """``x`` as a constant: no gradient and no tangent passes through it, at any level."""
+    x = outlived(x)
+    if not isinstance(x, Tensor):
+        return jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x
+    level, value = x.level, x.value
+    if level is ROOT:
+        given_away(x)
+        inner = jax.lax.stop_gradient(value) if isinstance(value, jax.core.Tracer) else value
+        return new_tensor(inner, ROOT)
+    return level.constant(x, stopped)
+
+
+# How a view was made, where that forbids to write to it, and the errors that say so.
+
+
+class Creation(enum.Enum):
+    """What is special about how a view was made, for the errors of writes through it."""
+
+    DEFAULT = ""
+    NO_GRAD = "no_grad"
+    INFERENCE = "inference"
+    MULTI_OUTPUT = "multi_output"
+    FUNCTION = "function"
+
+
+DEFAULT = Creation.DEFAULT  # a look-up in the Enum takes longer
+
+
+def forbidden(t: Tensor, creation: Creation, output_nr: int, indirect: bool) -> str:
+    """Why a view of a special kind may not be written to, or used after its base was (``indirect``)."""
+    what = (
+        "its base or another view of its base has been modified"
+        if indirect
+        else "is being modified"
+    )
+    node = t._node
+    if node is not None:
+        text = f"Output {output_nr} of {node.name()} is a view and {what} inplace."
+    elif creation is Creation.INFERENCE:
+        text = f"A view was created in inference mode and {what} inplace in normal mode."
+    else:
+        text = f"A view was created in no_grad mode and {what} inplace with grad mode enabled."
+    return f"{text} {_ADVICE[creation]}"
+
+
+_BLOCK = (
+    "Whether the write should be recorded is not clear, so it is refused: put both the view and the "
+    "inplace operation inside the {mode} block (not recorded), or both outside (recorded)."
+)
+_ADVICE: dict[Creation, str] = {
+    Creation.NO_GRAD: _BLOCK.format(mode="no_grad"),
+    Creation.INFERENCE: _BLOCK.format(mode="inference_mode"),
+    Creation.MULTI_OUTPUT: (
+        "This view is the output of a function that returns multiple views. Such functions do not "
+        "allow the output views to be modified inplace: use an operation that is not in place, or "
+        "take the views one by one (x[i])."
+    ),
+    Creation.FUNCTION: (
+        "This view was created inside a custom Function (or because an input was returned as-is), "
+        "and following its base would override the backward of that Function: clone the output of "
+        "the Function."
+    ),
+}
+
+# Replacing the primal of a Tensor, which keeps its tangents and its history.
+
+
+def replace_primal(t: Tensor, data: Operand) -> None:
+    """Give ``t`` the value ``data``, which has no history, and keep the history that ``t`` has."""
+    data = outlived(data)
+    inside = isinstance(data, Tensor) and data.level is not ROOT
+    if inside and t._level is ROOT and not t._requires_grad:  # only JAX tracks it
+        new: Tensor = bind(_REPLACE_PRIMAL, (outlived(t._value), data))
+        t._value, t._level, t._aux = new._value, new._level, new._aux
+        return
+    value, aux = _with_primal(t._value, t._level, t._aux, data)
+    t._value = value
+    t._aux = aux
+    t._level.note_unrecorded(t)
+
+
+def _with_primal(
+    value: Operand, level: Level, aux: object, data: Operand
+) -> tuple[Operand, object]:
+    """The value and aux of a Tensor of ``level`` once its primal is ``data``."""
+    value, aux, data = level.with_primal(value, aux, data)
+    return _inner(value, data, level), aux
+
+
+def _inner(value: Operand, data: Operand, level: Level) -> Operand:
+    """A value of ``level`` with a new primal."""
+    value, data = outlived(value), outlived(data)
+    if not isinstance(value, Tensor):
+        if isinstance(data, Tensor) and data.level is ROOT:
+            data = data.value
+        if isinstance(data, Tensor):
+            raise LevelError(
+                f"writing {describe(data)} through a detached Tensor would hide it from the Tensor that "
+                "shares its storage, which does not belong to that transform: write to that Tensor"
+            )
+        if isinstance(value, jax.core.Tracer):  # JAX may be differentiating it
+            found: Operand = bind(
+                _REPLACE_PRIMAL, (new_tensor(value, level), new_tensor(data, level))
+            ).value
+            return found
+        return data
+    t = new_tensor(value.value, value.level, value.aux)
+    t._value, t._aux = _with_primal(value.value, value.level, value.aux, data)
+    t._requires_grad, t._node, t._output_nr = value.requires_grad, value.node, value.output_nr
+    t._level.note_unrecorded(t)
+    return t
+
+
+@jax.custom_jvp
+def _replaced(old: Array, new: Array) -> Array:
+    """``new``, with the tangent of ``old``."""
+    return new
+
+
+@_replaced.defjvp
+def _replaced_jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Array, Array]:
+    return primals[1], tangents[0]
+
+
+_REPLACE_PRIMAL = Primitive("replace_primal", _replaced)
+
+# Aliases: from which Tensor a view takes its value, and how its state is brought up to date.
 
 FEW = 8  # pieces of a Tensor, see `Link.operation`
 
@@ -41,7 +174,7 @@ class Link:
 
     ``base`` is the Tensor that it is a view of, None for a peer, which takes the value of ``Storage.data``;
     where the shape of that Tensor was changed in place, what that is a view of since then, see
-    `fad.views.shapes_in_place`.
+    `fad.views.inplace`.
     ``seen`` is the version at which the state of the Tensor was made; ``deferred_error`` the error that the
     use of its history raises. ``detached``: the Tensor has neither history nor tangents, also not for JAX
     transforms around, since it came from `detach` and was not written to.

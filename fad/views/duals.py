@@ -29,13 +29,11 @@ from fad.core.level import Level, bind, captured_by_jit, flush, outlived, state
 from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, version_of
 from fad.core.types import MaybeValue, Operand
 from fad.errors import LevelError, describe
-from fad.tape.edges import InputMetadata
 from fad.tape.engine import ZEROS_LIKE
-from fad.tape.graph import gradient_edge
-from fad.tape.recorded_node import RecordedNode
+from fad.tape.graph import InputMetadata, gradient_edge
+from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
-from fad.views.aliases import Link, set_state, set_value, snapshot
-from fad.views.creation import Creation
+from fad.views.aliases import Creation, Link, set_state, set_value, snapshot
 
 
 class MakeDualBackward(RecordedNode):

@@ -1,32 +1,9 @@
-"""Writes: a Tensor, or the base that it is a view of, gets a new value and a new place in the graph.
-
-NOTE [a write is an operation on the base]
-
-    def f(a):
-        b = a * 1.0
-        b[1:] *= a[:-1]
-        return b.sum()
-
-    assert fad.grad(f)(fnp.array([2.0, 3.0])).tolist() == [4.0, 2.0]
-
-``v.mul_(w)`` on a view ``v`` of ``b`` binds one Primitive, ``put(b, v * w)``, on ``b``, ``v`` and ``w``; its
-output is what ``b`` is from then on. Recorded, differentiated, batched and traced as any operation,
-it works at every level: writing a batched value into an unbatched Tensor makes that Tensor batched.
-
-In reverse, the node of that Primitive is ``CopySlices``, PyTorch's: the gradient of the new base is
-viewed as the base is, this slice of it goes through the vjp of ``multiply``, and the result takes its
-place. So nothing of the size of the base is saved, and nothing is added up. The old ``v`` is an
-argument that is read and has no edge: what it would add is in the edge of the base. Where there are only
-arrays, an arithmetic operation computes it from the base, see `fad.views.write_ops.part_write_of_values`.
-
-Everything is computed before anything is changed: a write that fails changes nothing. A lock of the
-storage makes reading, computing and changing one step, so that threads that write to parts of one
-Tensor lose nothing.
-"""
+"""Writes: a Tensor, or the base that it is a view of, gets a new value and a new place in the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,17 +11,20 @@ import numpy as np
 from fad.core.avals import VALUES
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, flush, layers, modes, outside, state
+from fad.core.level import Level, bind, flush, layers, modes, outlived, outside, state
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, has_history, new_tensor, storage_of
-from fad.core.types import Operand, PyTree
+from fad.core.tensor import Tensor, has_history, meta_of, new_tensor, storage_of
+from fad.core.types import Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
 from fad.tape.anomaly import remember_write
 from fad.tape.grad_mode import no_grad
-from fad.tape.graph import AccumulateGrad
+from fad.tape.graph import AccumulateGrad, alias, gradient_edge
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.vmap import broadcast, move_axis
 from fad.views.aliases import (
+    DEFAULT,
     Link,
+    forbidden,
     has_only_values,
     link_of,
     move_retained,
@@ -53,16 +33,13 @@ from fad.views.aliases import (
     set_state,
     set_value,
     snapshot,
+    stopped,
 )
-from fad.views.chains import BROADCAST, Step, form_of, numbers_of, same_chain
-from fad.views.creation import DEFAULT, forbidden
-from fad.views.duals import DualLink
+from fad.views.chains import BROADCAST, Step, form_of, numbers_of, overlaps, same_chain
+from fad.views.duals import DualLink, MakeDualBackward
 from fad.views.indexing import step_of
 from fad.views.masked_parts import MaskedPart, is_mask, masked_part
 from fad.views.pytree import original
-from fad.views.stop_gradient import stopped
-from fad.views.unrecorded_writes import move_on_tape, moves_on_tape, with_history
-from fad.views.write_back import overlaps
 from fad.views.write_ops import (
     COPY,
     MASKED_FILL,
@@ -73,6 +50,100 @@ from fad.views.write_ops import (
     part_write_of_values,
     whole_write,
 )
+
+# Writes under ``no_grad``: the value and the tangents are the new ones, the history is that of before.
+
+
+def with_history(new: Value, old: Value) -> Any:
+    """``new``, of a level that does not record now, with the history that ``old`` has there and below."""
+    new, old = outlived(new), outlived(old)
+    if not isinstance(new, Tensor) or not isinstance(old, Tensor) or new.level is not old.level:
+        return new
+    level = new.level
+    if level.traces:
+        return level.unrecorded_write(new, old)  # type: ignore[attr-defined]
+    value, aux = old.value, old.aux
+    if level.maps:
+        value, aux = _with_lanes(value, aux, new), new.aux
+    t: Tensor = new_tensor(with_history(new.value, value), level, with_history(new.aux, aux))
+    if old.requires_grad:
+        t._requires_grad = True
+        t._node, t._output_nr = gradient_edge(old)
+    level.note_unrecorded(t)
+    return t
+
+
+def moves_on_tape(new: Tensor, t: Tensor) -> bool:
+    """Whether an unrecorded write of ``new`` takes ``t``, which requires grad on the eager tape, to another
+    level of the tape: to a dual level, or back from one that has finished.
+    """
+    below = outlived(t)
+    if not isinstance(below, Tensor) or new.level is t.level or not below.requires_grad:
+        return False
+    return all([x.level.on_tape for x in (*layers(below), *layers(new))])
+
+
+def move_on_tape(t: Tensor, new: Tensor) -> None:
+    """Give ``t`` the value and tangents of ``new``, at the level of that, and the history that it has.
+
+    A leaf stays one: what the value leads to, at the levels below, is its accumulator.
+    """
+    is_leaf = not has_history(t)
+    moved = _at_level_of(new, outlived(t))
+    set_value(t, moved)
+    if not is_leaf:
+        t._node, t._output_nr = moved._node, moved._output_nr
+
+
+def _at_level_of(new: Value, old: Tensor) -> Tensor:
+    """``new``, of ``old``'s level or of a dual level above, with the history of ``old``."""
+    new = as_tensor(outlived(new))
+    if new.level.id <= old.level.id:
+        moved: Tensor = as_tensor(with_history(new, old))
+        return moved
+    level: Any = new.level
+    value = _at_level_of(new.value, old)
+    t: Tensor = new_tensor(value, level, new.aux)
+    t._requires_grad = True
+    t._node = MakeDualBackward(level, value)
+    level.tape_id = max(level.tape_id, value.level.id)
+    return t
+
+
+def _with_lanes(value: Value, dim: int | None, new: Tensor) -> Value:
+    """``value``, batched along ``dim``, with its lanes where those of ``new`` are; recorded as ever."""
+    if dim == new.aux or new.aux is None:
+        return value
+    with modes(watermark=-1, base_watermark=-1):
+        if dim is None:
+            return broadcast(value, new.level.batch_size, new.aux)  # type: ignore[attr-defined]
+        return move_axis(value, dim, new.aux)
+
+
+# Writes: a Tensor, or the base that it is a view of, gets a new value and a new place in the graph.
+#
+# NOTE [a write is an operation on the base]
+#
+#     def f(a):
+#         b = a * 1.0
+#         b[1:] *= a[:-1]
+#         return b.sum()
+#
+#     assert fad.grad(f)(fnp.array([2.0, 3.0])).tolist() == [4.0, 2.0]
+#
+# ``v.mul_(w)`` on a view ``v`` of ``b`` binds one Primitive, ``put(b, v * w)``, on ``b``, ``v`` and ``w``;
+# its output is what ``b`` is from then on. Recorded, differentiated, batched and traced as any operation, it
+# works at every level: writing a batched value into an unbatched Tensor makes that Tensor batched.
+#
+# In reverse, the node of that Primitive is ``CopySlices``, PyTorch's: the gradient of the new base is
+# viewed as the base is, this slice of it goes through the vjp of ``multiply``, and the result takes its
+# place. So nothing of the size of the base is saved, and nothing is added up. The old ``v`` is an
+# argument that is read and has no edge: what it would add is in the edge of the base. Where there are only
+# arrays, an arithmetic operation computes it from the base, see `fad.views.write_ops.part_write_of_values`.
+#
+# Everything is computed before anything is changed: a write that fails changes nothing. A lock of the
+# storage makes reading, computing and changing one step, so that threads that write to parts of one
+# Tensor lose nothing.
 
 
 def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
@@ -155,7 +226,7 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     jit, works with one value for all that is selected, and as ``x[m] *= 2``, see NOTE [masked parts].
 
     Raises:
-        IndexError: see `fad.views.index_forms.parse_index`.
+        IndexError: see `fad.views.indexing.parse_index`.
         ValueError: the value cannot be broadcast to what is selected.
         TypeError: the value cannot be converted to the dtype.
         GradientError, LevelError: see `write`.
@@ -470,3 +541,55 @@ def check_captured(root: Tensor, new: Any) -> None:
                 f"({describe(root)}) captured from outside of the mapped function, which has one "
                 "value for all lanes: pass that Tensor as a mapped argument, or make it inside"
             )
+
+
+# Changes of shape in place: a Tensor becomes a view of what it was.
+
+_NEVER = -(2**63)  # a version that no storage has
+
+
+def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor:
+    """Make ``t`` the view of itself that ``view`` makes; returns it.
+
+    It shares its elements with its views, and with what it is a view of, as before. A Tensor that was
+    no view is one then, of a Tensor that has its place, to which its views turn; see `Link.base`.
+
+    Raises:
+        GradientError, LevelError: as for a write, see `fad.views.inplace.write`.
+        ValueError: from ``view``.
+    """
+    t = original(t)
+    check_writable(t, who, elements=False)
+    storage = storage_of(t)
+    with storage.lock:
+        made = link_of(view(t))
+        assert made is not None
+        old = link_of(t)
+        link = made
+        if old is None or old.base is None:
+            link = Link(_in_place_of(t, old), made.chain, DEFAULT, _NEVER)
+        else:  # the history of before goes on, whatever the grad mode is
+            link.creation = old.creation
+        meta = meta_of(t)
+        note_written_outputs(t, storage, storage.version + 1)
+        storage.version += 1
+        remember_write(storage, storage.version)
+        link.seen = _NEVER
+        meta.link = link
+        link.sync(t)
+    return outside(t)
+
+
+def _in_place_of(t: Tensor, link: Any) -> Tensor:
+    """A Tensor that is what ``t`` is now, to all its aliases."""
+    if t.requires_grad and not has_history(t):  # a leaf, in no_grad; it stays the leaf
+        base: Tensor = new_tensor(t.value, t.level, t.aux)
+        meta_of(base).of_leaf = True
+    else:
+        base = alias(t)
+    base.born = t.born
+    meta, storage = meta_of(base), storage_of(t)
+    meta.storage, meta.link = storage, link
+    meta.inference = meta_of(t).inference
+    storage.peers = [weakref.ref(base) if p() is t else p for p in storage.peers]
+    return base

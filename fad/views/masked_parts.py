@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import aval_of, struct_of
-from fad.core.elementwise import is_elementwise
+from fad.core.jaxprs import is_elementwise
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor

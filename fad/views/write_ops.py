@@ -12,13 +12,11 @@ import numpy as np
 
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
-from fad.core.primitive import Primitive, VjpPlan, as_derivative
-from fad.core.residual_plans import derived_plan
+from fad.core.primitive import Primitive, VjpPlan, as_derivative, derived_plan
 from fad.core.types import Array, Aval, DType
 from fad.errors import ArgumentError
-from fad.views.chains import Form, chain_forward, chain_primitive, split_numbers
+from fad.views.chains import Form, chain_forward, chain_primitive, chain_put, split_numbers
 from fad.views.indexing import getter, updater
-from fad.views.write_back import chain_put
 
 
 @functools.lru_cache(maxsize=4096)

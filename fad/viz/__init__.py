@@ -6,7 +6,7 @@ nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from
 
 from typing import TYPE_CHECKING
 
-from fad.errors.suggestions import no_name
+from fad.errors.missing_names import no_name
 from fad.viz.findings import Cause as Cause
 from fad.viz.findings import Finding as Finding
 from fad.viz.findings import Why as Why

@@ -9,8 +9,7 @@ from fad.core.level import flush, state
 from fad.core.types import PathLike, PyTree
 from fad.errors import ArgumentError, describe
 from fad.tape.anomaly import observed_nodes
-from fad.tape.graph import Node
-from fad.tape.running import running
+from fad.tape.graph import Node, running
 from fad.viz import drawing, text
 from fad.viz.groups import groups_of
 from fad.viz.matrices import write

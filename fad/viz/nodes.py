@@ -17,10 +17,11 @@ from fad.core.level import Level, outlived
 from fad.core.tensor import Tensor, bottom
 from fad.core.types import DType, PyTree
 from fad.errors import ArgumentError, describe
-from fad.functions.nodes import FunctionNode
-from fad.tape.edges import Edge, GradientEdge
+from fad.functions.calls import FunctionNode
 from fad.tape.graph import (
     AccumulateGrad,
+    Edge,
+    GradientEdge,
     Node,
     gradient_edge,
 )

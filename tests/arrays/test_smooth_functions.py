@@ -16,7 +16,7 @@ import fad.nn
 import fad.numpy as fnp
 import fad.scipy.linalg as scipy_linalg
 import fad.scipy.special as special
-from fad.arrays.derive import SMOOTH
+from fad.arrays.namespaces import SMOOTH
 
 mp = pytest.importorskip("mpmath", reason="the oracle of many digits (extra: test)")
 

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import fad.numpy as fnp
-from fad.core import exact_programs, trees
-from fad.core.exact_programs import _with_copies, barrier, jit_exact
+from fad.core import trees
+from fad.core.exact_programs import barrier
 from fad.core.jaxapi import Literal
 from fad.methods.functions import asarray
+from fad.replay import exact_programs
+from fad.replay.exact_programs import _with_copies, jit_exact
 from fad.replay.program import Program
 
 X, Y = jnp.array([0.3, -0.7]), jnp.array([1.1, 0.2])

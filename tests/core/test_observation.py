@@ -68,7 +68,7 @@ def test_functions_are_the_same_before_and_after(log: Log) -> None:
 
 
 def test_functions_of_modules_are_observed_too(log: Log) -> None:
-    fast_calls = sys.modules["fad.functions.fast_calls"]
+    fast_calls = sys.modules["fad.functions.calls"]
     before = fast_calls.call
     observe(log)
     assert fast_calls.call is not before and fast_calls.call.__wrapped__ is before

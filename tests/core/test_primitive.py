@@ -16,7 +16,7 @@ from helpers import assert_close
 import fad
 from fad.core.level import bind
 from fad.core.primitive import Primitive, forget_shapes
-from fad.levels.batch import BatchLevel
+from fad.tape.vmap import BatchLevel
 
 X = jnp.array([0.3, -0.8, 1.2])
 Y = jnp.array([1.5, 2.0, -1.0])

@@ -15,7 +15,7 @@ import pytest
 import fad
 from fad.core.threads import on_new_thread
 from fad.tape.engine import _THREAD_DEPTH
-from fad.tape.running import running
+from fad.tape.graph import running
 
 
 def test_it_gives_what_the_function_gives_with_default_modes() -> None:

@@ -16,7 +16,7 @@ from scaled_functions import SCALE, JvpOnly, OneMethod, Product, VjpOnly, cube, 
 
 import fad
 from fad.errors import RuleError
-from fad.functions.definitions import RULES, SETTINGS
+from fad.functions.rules import RULES, SETTINGS
 from tests.fuzzing.comparison import assert_same_program
 from tests.fuzzing.stacks import TRANSFORMS
 

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 
 import fad.numpy as fnp
 from fad.autograd.compiled import compiled
-from fad.core.background import worker
 from fad.core.jaxapi import x64_enabled
 from fad.core.tensor import Tensor
 from fad.errors import GradientError
 from fad.methods.functions import asarray
+from fad.replay.background import worker
 from fad.testing.comparison import bare
 from fad.transforms.backward import backward, grad
-from fad.transforms.reverse import vjp
+from fad.transforms.grad import vjp
 from tests.fuzzing.comparison import difference_in_bits
 from tests.fuzzing.programs import Program
 from tests.fuzzing.repeats import in_32_bits, with_bits

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.bridge.compilation import jit
 from fad.bridge.jax_functions import to_jax
+from fad.compile.jit import jit
 from fad.core import trees
 from fad.core.level import state
 from fad.core.tensor import Tensor

@@ -17,19 +17,18 @@ import fad.lax
 import fad.nn
 import fad.numpy
 import fad.scipy
-from fad.bridge.compilation import jit
+from fad.compile.jit import jit
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.tensor import Tensor
 from fad.methods.functions import asarray
 from fad.transforms.backward import grad as tape_grad
-from fad.transforms.batching import vmap
-from fad.transforms.checkpointing import checkpoint
-from fad.transforms.dual_numbers import dual_level, make_dual, unpack_dual
-from fad.transforms.forward import jvp
+from fad.transforms.checkpoint import checkpoint
+from fad.transforms.grad import grad, value_and_grad, vjp
 from fad.transforms.jacobians import jacfwd, jacrev
-from fad.transforms.linearization import linearize
-from fad.transforms.reverse import grad, value_and_grad, vjp
+from fad.transforms.jvp import dual_level, jvp, make_dual, unpack_dual
+from fad.transforms.linearize import linearize
+from fad.transforms.vmap import vmap
 
 __all__ = ["IN_FAD", "IN_JAX", "TRANSFORMS", "Library", "apply_stack", "inexact_leaves"]
 

@@ -11,7 +11,7 @@ from functions import Product, Sine, fit, front
 import fad
 import fad.numpy as fnp
 from fad.core.jaxapi import is_tracing
-from fad.levels.batch import BatchLevel
+from fad.tape.vmap import BatchLevel
 
 X = np.array([0.3, -0.5])
 Y = np.array([1.5, 2.0])

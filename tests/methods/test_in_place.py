@@ -10,7 +10,7 @@ from helpers import assert_close
 
 import fad
 from fad.core.primitive import Primitive
-from fad.methods import names, shapes_in_place
+from fad.methods import in_place, names
 
 A = jnp.array([0.3, 0.6, 0.9])
 V = jnp.array([0.5, -1.0, 2.0])
@@ -71,7 +71,7 @@ EXPECTED = {  # of those that have no twin
 }
 # In NumPy `fill`, `fill_diagonal` and `put` write in place, and `copy` takes no values.
 WITHOUT_TWIN = [*EXPECTED, "requires_grad_"]
-OTHERS = ["detach_", "requires_grad_", *shapes_in_place.MEMBERS]  # that write no new values
+OTHERS = ["detach_", "requires_grad_", *in_place.MEMBERS]  # that write no new values
 
 
 def in_place_names() -> list[str]:

@@ -11,24 +11,13 @@ import pytest
 from helpers import assert_close, leaf
 
 import fad
-from fad.methods import (
-    container,
-    conversions,
-    derived,
-    history,
-    operators,
-    placement,
-    shapes,
-    shapes_in_place,
-    torch_shapes,
-    values,
-)
+from fad.methods import history, in_place, names, operators, placement, shapes, values
 from fad.methods.in_place import IN_PLACE
 
 TABLES = [
     IN_PLACE,
-    *[m.MEMBERS for m in (operators, values, shapes, container, placement, history)],
-    *[m.MEMBERS for m in (conversions, derived, shapes_in_place, torch_shapes)],
+    *[m.MEMBERS for m in (operators, values, shapes, operators, placement, history)],
+    *[m.MEMBERS for m in (placement, names, in_place, shapes)],
 ]
 
 

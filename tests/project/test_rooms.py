@@ -37,7 +37,7 @@ ELSEWHERE = {
     "viz/findings": "viz/test_causes.py",
     "viz/graph_causes": "viz/test_causes.py",
     "viz/pullbacks": "viz/test_causes.py",
-    "views/shapes_in_place": "methods/test_shapes_in_place.py",
+    "views/shapes_in_place": "methods/test_in_place_shapes_in_place.py",
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """

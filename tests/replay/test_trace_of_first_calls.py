@@ -13,9 +13,8 @@ from replays import TRANSFORMS, assert_bits, chain, info, last_trace, off
 import fad
 import fad.numpy as fnp
 from fad.autograd import forward_ad
-from fad.core import exact_programs
 from fad.core.level import state
-from fad.replay import policy
+from fad.replay import exact_programs, policy
 from fad.replay.program import Program, worker
 
 X = jnp.array([0.5, -1.0, 2.0])

@@ -30,7 +30,7 @@ from typing import Self
 from fad.arrays.annotations import Index
 from fad.arrays.torch_functions import MinMax, ValuesIndices
 from fad.core.types import Axes, DeviceLike, Operand, PyTree
-from fad.tape.edges import GradientEdge
+from fad.tape.graph import GradientEdge
 from fad.tape.graph import Node
 from fad.tape.handles import RemovableHandle
 from fad.views.indexing import At

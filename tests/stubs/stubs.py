@@ -20,8 +20,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fad.arrays import arguments, special_cases
-from fad.arrays.arguments import role_of
-from fad.arrays.keywords import aliases_of
+from fad.arrays.arguments import aliases_of, role_of
 from fad.arrays.torch_operations import FORMS
 from tests.stubs.signatures import Kind, Parameter, Signature, annotation_of, signatures_of
 from tests.stubs.translation import EITHER, JAX, LISTED, TENSOR, names_arrays, result, translated
@@ -292,7 +291,7 @@ def overloads_of(
 
 
 def _of_torch(module: str, jax_value: Any, names: Container[str]) -> dict[str, bool]:
-    """PyTorch's keywords that a function with the parameters ``names`` takes, see `fad.arrays.keywords`.
+    """PyTorch's keywords that a function with the parameters ``names`` takes, see `fad.arrays.arguments`.
 
     True: with this keyword it returns something else.
     """

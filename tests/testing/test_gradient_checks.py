@@ -187,7 +187,7 @@ def test_gradcheck_finds_other_faults() -> None:
 
 
 def test_batched_gradients_are_compared_with_a_loop() -> None:
-    from fad.levels.batch import BatchLevel
+    from fad.tape.vmap import BatchLevel
 
     class OtherUnderVmap(Sine):
         @staticmethod

@@ -1,0 +1,760 @@
+"""``jit``: a function of Tensors compiled by XLA; ``eval_shape``, ``make_jaxpr``: what it would compute."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import logging
+import types
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+
+from fad.compile.fast_path import MISS, QuickStep
+from fad.compile.hooks import executed, with_host_calls
+from fad.compile.outer_values import (
+    Lanes,
+    captured,
+    check_left,
+    is_bare,
+    is_traced,
+    may_take,
+    names_around,
+    numbers_around,
+    places_around,
+    struct_like,
+    untracked,
+    values_now,
+)
+from fad.compile.signatures import (
+    Arguments,
+    checked,
+    differences,
+    in_words,
+    is_dynamic,
+    key_of,
+    lanes,
+    made_before,
+    note_made,
+    placed,
+    placing,
+)
+from fad.compile.state import OuterTensor, StepState, StepTrace, lock, without_history
+from fad.core import jaxapi, trees
+from fad.core.caches import Cache, Table
+from fad.core.jaxapi import array_type
+from fad.core.level import flush, has_trace, state
+from fad.core.observation import observable
+from fad.core.primitive import Primitive
+from fad.core.rolling import Rolled
+from fad.core.tensor import Tensor, new_tensor
+from fad.core.threads import make_jit
+from fad.core.trees import Rest
+from fad.core.types import Operand, PyTree
+from fad.errors import ArgumentError, describe
+from fad.errors.tracebacks import warn_at_users_line, where_lines_change
+from fad.tape.anomaly import compiled_call
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.recorder import ROOT
+from fad.tape.staged import StagedLevel, in_body, stage
+from fad.tape.vmap import bind_program, note_draw
+from fad.transforms.boundary import (
+    argument_names,
+    check_callable,
+    check_written,
+    enter,
+    has_tensor,
+    leave,
+    was_written,
+    write_back,
+)
+from fad.views.aliases import snapshot
+from fad.views.make_view import is_contiguous, place_of, stand_at
+from fad.views.pytree import flattening
+
+# ``jit``: a function of Tensors compiled by XLA.
+
+# What runs, its first operands, the leaves of the arguments, and what makes the result of its outputs.
+_Found = tuple[Callable[..., PyTree], list[PyTree], list[PyTree], Callable[[Sequence[Any]], PyTree]]
+_log = logging.getLogger("fad.jit")
+
+
+@dataclasses.dataclass(slots=True)
+class _Entry:
+    """One compiled program.
+
+    ``fixed`` are the values that it closes over, ``structure`` that of its result, ``seen`` what it
+    was traced for, in words. ``changed`` are the leaves among its arguments that it changes in
+    place; their new values are part of the result. ``donating`` runs it and donates buffers; None if
+    none are donated. ``loops``: those of its program that were rolled.
+    """
+
+    primitive: Primitive
+    fixed: list[PyTree]
+    structure: trees.PyTreeDef
+    seen: dict[str, str]
+    changed: list[int]
+    loops: list[Rolled]
+    step: StepState
+    noted: bool = False
+    donating: Callable[..., PyTree] | None = None
+
+
+@functools.lru_cache(maxsize=256)
+def _donating(primitive: Primitive, donated: tuple[int, ...]) -> Callable[..., PyTree]:
+    """The function of a program, compiled so that it takes over the memory of operands."""
+    return make_jit(primitive.flat, donate_argnums=donated)
+
+
+class _NotQuick(Exception):
+    """A call cannot take the fast path; ``always``: nor can any call of the function; ``tracked``: a Tensor
+    in its pytrees belongs to a graph or a level.
+    """
+
+    def __init__(self, always: bool = False, tracked: bool = False) -> None:
+        self.always = always
+        self.tracked = tracked
+
+
+def _refuse(*args: object, **kwargs: object) -> None:
+    raise _NotQuick
+
+
+def _check_place(t: Tensor) -> None:
+    """Refuse a Tensor whose place the program depends on."""
+    if not is_contiguous(t):
+        raise _NotQuick(tracked=True)
+
+
+class Compiled:
+    """What `jit` returns. Called like the function; ``__wrapped__`` is the function itself."""
+
+    __wrapped__: Callable[..., PyTree]
+    _hooks = False  # whether it calls hooks when it runs
+    _rolls = True  # whether loops in it are rolled
+
+    def __init__(self, f: Callable[..., PyTree], arguments: Arguments, explain: bool) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self._name = getattr(f, "__name__", "jit")
+        self._arguments = arguments
+        self._entries = Cache()
+        self._tables: Table | None = Table(_TABLES)  # of `jaxapi.call_table`; None if none would do
+        self._quick: list[QuickStep] = []  # the one that was used last is the first
+        self._has_static = bool(arguments.nums or arguments.names)
+        self._refused = 0  # calls that were
+        self._keeps = not (arguments.donated_nums or arguments.donated_names)
+        self._draws = False  # whether it draws random numbers, as far as has been seen
+        self._explains = explain
+
+    def __repr__(self) -> str:
+        return f"<fad.jit of {self._name}>"
+
+    def __get__(self, instance: object, owner: object = None) -> Callable[..., PyTree]:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        # The fast path, which most calls take: JAX itself flattens the arguments, finds the program and runs
+        # it. There is nothing around such a call, and no graph has its arguments; or nothing is recorded.
+        tables = self._tables
+        modes = state.__dict__.get
+        if tables is None or anomaly.watch:
+            return self._settled(args, kwargs)
+        key = _mode_key(modes)
+        if key < 0:
+            return self._run(args, kwargs)
+        given: Sequence[PyTree] = args
+        named = kwargs
+        static: tuple[Hashable, ...] = ()
+        if self._has_static:
+            static, given, named = self._arguments.part(args, kwargs)
+        operands = []
+        plain = self._keeps
+        tensors = 0
+        for a in given:
+            if type(a) is Tensor:
+                usual = a.meta is None and a._level is ROOT and not a._requires_grad
+                if not usual and not may_take(a, bool(key & _NO_GRAD)):
+                    return self._run(args, kwargs)
+                a = a._value
+                tensors = _TENSORS
+                if type(a) is not array_type:
+                    return self._run(args, kwargs)
+            elif type(a) is not array_type:
+                plain = False
+            operands.append(a)
+        if named or not plain:
+            if not self._may_flatten(key):
+                return self._run(args, kwargs)
+            flattening.check = _check_place
+        key |= tensors
+        table = tables.get((key, static) if static else key)
+        if table is None:
+            table = self._new_table(tables, key, static)
+        try:
+            out = table(*operands, **named) if named else table(*operands)
+        except _NotQuick as refused:
+            table._clear_cache()  # else JAX would call `find` for these arguments at every call
+            self._refused += refused.tracked
+            if refused.always:
+                self._tables = None
+        except BaseException:
+            table._clear_cache()
+            if not jaxapi.checks_numbers():
+                raise
+        else:
+            if tensors:
+                if type(out) is array_type:
+                    return new_tensor(out, ROOT)
+                if type(out) is tuple:
+                    return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
+            return out
+        finally:
+            flattening.check = None
+        return self._run(args, kwargs)  # which names the operation, where JAX checks for NaN
+
+    def _may_flatten(self, key: int) -> bool:
+        """Whether JAX may take arrays out of pytrees, and memory that is donated."""
+        if has_trace() or self._refused > _REFUSALS:
+            return False
+        # Where nothing is recorded, it is given the arrays of what a graph has, too.
+        return self._keeps or not key & _NO_GRAD
+
+    def _new_table(self, tables: Table, key: int, static: tuple[PyTree, ...]) -> Any:
+        owner = weakref.ref(self)  # a function that is dropped is freed at once
+
+        def find(args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> _Found:
+            compiled = owner()
+            assert compiled is not None
+            return compiled._find(key, static, args, kwargs)
+
+        def forgotten() -> None:
+            compiled = owner()
+            assert compiled is not None
+            compiled._tables = None
+
+        table = jaxapi.call_table(self._name, find, _refuse, forgotten)
+        return tables.put((key, static) if static else key, table)
+
+    def _find(
+        self, key: int, static: PyTree, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> _Found:
+        """What a call of JAX's table runs, in the form of `jaxapi.call_table`.
+
+        Raises:
+            _NotQuick: it takes more than to run a program that is there on these arguments.
+        """
+        if not jaxapi.at_top_level() or jaxapi.checks_numbers():
+            raise _NotQuick
+        tensors = bool(key & _TENSORS)
+        given = [new_tensor(a, ROOT) if tensors and type(a) is array_type else a for a in args]
+        count = len(jax.tree.leaves((given, kwargs)))
+        args, kwargs = self._arguments.whole(static, given, kwargs)
+        leaves, rest = self._arguments.split(args, kwargs)
+        if not all([is_bare(x, bool(key & _NO_GRAD)) for x in leaves]):
+            raise _NotQuick(tracked=True)
+        if count != len(leaves):  # some are static unasked: functions, texts
+            raise _NotQuick(always=True)
+        known = self._drawn(key_of(leaves, rest), leaves)
+        entry = self._fitting(known, leaves)
+        if entry is None and key & _NO_GRAD:  # what is recorded of the arguments does not matter
+            entry = next((e for e in list(self._entries.get(known) or ()) if e.step.is_pure), None)
+        if entry is None:  # the first such call; what is traced may call this function again
+            raise _NotQuick
+        simple = entry.primitive.jit and not entry.changed and not entry.primitive.calls_host
+        simple = simple and entry.step.is_pure
+        if not simple or not all([type(x) is array_type for x in entry.fixed]):
+            raise _NotQuick(always=True)
+        values = [x.value if isinstance(x, Tensor) else x for x in leaves]
+        call, before = entry.primitive.executable([*entry.fixed, *values])
+        if entry.donating is not None:
+            call, before = entry.donating, []
+            flush()
+        wraps = tensors or any([isinstance(x, Tensor) for x in leaves])
+
+        def result(outs: Sequence[Operand]) -> PyTree:
+            flat = trees.is_flat(entry.structure) and all([type(x) is array_type for x in outs])
+            if wraps and not (tensors and flat):  # those `__call__` makes, in less time
+                outs = [new_tensor(x, ROOT) for x in outs]
+            return trees.unflatten(entry.structure, outs)
+
+        return call, [*before, *entry.fixed], values, result
+
+    def _drawn(self, key: tuple[PyTree, ...], leaves: list[PyTree]) -> tuple[Hashable, ...]:
+        """The key of a call, with what else is in it if the function draws random numbers."""
+        return (*key, lanes(leaves)) if self._draws else key
+
+    def _settled(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
+        """A call of a function with state, by a `QuickStep` if one is for it."""
+        key = _mode_key(state.__dict__.get) if self._quick and not anomaly.watch else -1
+        if key < 0:
+            return self._run(args, kwargs)
+        if has_trace():
+            flush()
+        leaves, form = self._taken_apart(args, kwargs)
+        for k, quick in enumerate(self._quick):
+            if quick.key != key or quick.form != form:
+                continue
+            results = quick.run(leaves)
+            if results is not MISS:
+                if k:
+                    self._quick = [quick, *[q for q in self._quick if q is not quick]]
+                return trees.unflatten(quick.structure, results)
+        return self._run(args, kwargs)
+
+    def _taken_apart(
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> tuple[list[Operand], Hashable]:
+        """`Arguments.split`, in less time for arguments of which each is an array."""
+        if not kwargs and not self._has_static:
+            for a in args:
+                if type(a) is not Tensor and type(a) is not array_type:
+                    break
+            else:
+                return list(args), len(args)
+        return self._arguments.split(args, kwargs)
+
+    def _note_quick(
+        self, entry: _Entry, leaves: list[PyTree], args: PyTree, kwargs: dict[str, PyTree]
+    ) -> QuickStep | None:
+        """Make the `QuickStep` of a program, if calls of it can be such."""
+        step, primitive = entry.step, entry.primitive
+        if step.is_pure or not step.is_quick or entry.changed or entry.donating is not None:
+            entry.noted = True
+            return None
+        if self._draws or self._hooks or not primitive.jit or primitive.calls_host:
+            return None
+        key = _mode_key(state.__dict__.get)
+        if key < 0:
+            return None
+        entry.noted = True
+        fixed = entry.fixed
+        if not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
+            return None
+        form = self._taken_apart(args, kwargs)[1]
+        quick = QuickStep(self._name, step, primitive, fixed, leaves, form, key)
+        quick.structure = entry.structure
+        self._quick = [quick, *self._quick][:_VARIANTS]
+        self._tables = None
+        return quick
+
+    def _run(
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree], applies: bool = True
+    ) -> PyTree:
+        """Any call; unless it ``applies``, nothing outside of the function is changed."""
+        if state.uncompiled:
+            return leave(
+                self.__wrapped__(*enter(args), **enter(kwargs)), has_tensor((args, kwargs))
+            )
+        leaves, rest = self._arguments.split(args, kwargs)
+        key = key_of(leaves, rest)
+        entry = self._fitting(self._drawn(key, leaves), leaves)
+        if entry is None:
+            entry = self._trace(key, leaves, rest, args, kwargs)
+        if not entry.noted and applies and jaxapi.at_top_level() and not anomaly.watch:
+            quick = self._note_quick(entry, leaves, args, kwargs)
+            results: PyTree = MISS if quick is None else quick.run(leaves)
+            if results is not MISS:
+                return trees.unflatten(entry.structure, results)
+        if self._draws:
+            note_draw()
+        if entry.changed:
+            check_written(leaves, entry.changed, "jit")
+        step = entry.step
+        if entry.donating is not None and state.body is None and all(map(is_bare, leaves)):
+            values: list[PyTree] = [x.value if isinstance(x, Tensor) else x for x in leaves]
+            flush()  # a trace may have them for inputs
+            fixed = [
+                x.find(leaves) if isinstance(x, OuterTensor) else x for x in values_now(entry.fixed)
+            ]
+            fixed = [x.value if isinstance(x, Tensor) else x for x in fixed]
+            call, operands = entry.donating, [*fixed, *values]
+        else:
+            given: list[PyTree] = leaves
+            if entry.changed:  # their state at capture is saved
+                given = list(leaves)
+                for k in entry.changed:
+                    given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
+            values = step.operands(values_now(entry.fixed), given)
+            call, operands = bind_program, [entry.primitive, values]
+        if anomaly.on:
+            call = functools.partial(compiled_call, self._name, call)
+        with lock if step.effects else contextlib.nullcontext():
+            targets = step.targets(leaves)
+            out = executed(call, operands) if self._hooks else call(*operands)
+            outs: list[PyTree] = list(out) if type(out) is tuple else [out]
+            changed, outs = outs[step.outputs :], outs[: step.outputs]
+            if step.effects:
+                if state.levels:
+                    outs = step.same_in_lanes(entry.primitive, values, outs)
+                outs = step.own(outs)
+                if applies:
+                    step.apply(targets, outs, leaves)
+            elif not step.tracked:
+                outs = list(map(without_history, outs))
+        tensors = bool(step.effects) or any([isinstance(x, Tensor) for x in leaves])
+        outs = step.results(outs, leaves)
+        if tensors or any([isinstance(x, Tensor) for x in outs]):
+            outs = leave(outs, tensors)
+        if entry.changed and applies:
+            written: list[PyTree] = [leaves[k] for k in entry.changed]
+            write_back(written, changed, "jit")
+        return trees.unflatten(entry.structure, outs)
+
+    def _fitting(self, key: Hashable, leaves: list[PyTree]) -> _Entry | None:
+        """The program for a call with this key, whose Tensors outside are as the program needs them."""
+        known: list[_Entry] = list(self._entries.get(key) or ())
+        for entry in known:
+            if entry.step.fits(leaves):
+                return entry
+        return None
+
+    def _trace(
+        self,
+        key: tuple[PyTree, ...],
+        leaves: list[PyTree],
+        rest: Rest,
+        args: Sequence[PyTree],
+        kwargs: dict[str, PyTree],
+    ) -> _Entry:
+        """The program for these arguments."""
+        f = self.__wrapped__
+        found: dict[str, PyTree] = {}
+        addresses = list(map(place_of, leaves))
+        around = state.body
+
+        def body(*args: PyTree, **kwargs: PyTree) -> list[Operand]:
+            handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+            for x, place in zip(handles, addresses, strict=True):
+                stand_at(x, place)
+            seen = found["trace"] = StepTrace(found["level"], around, leaves, handles)
+            outs, found["structure"] = trees.flatten(f(*args, **kwargs))
+            written = [k for k, x in enumerate(handles) if was_written(x)]
+            found["changed"] = [k for k in written if k not in seen.adopted]
+            return [*seen.finish(outs), *[handles[k] for k in found["changed"]]]
+
+        def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
+            inside, inside_kwargs = rest.combine(tracers)
+            found["level"] = level
+            return in_body(level, body)(*inside, **inside_kwargs)
+
+        run.name = self._name  # type: ignore[attr-defined]
+        if self._explains and (self._entries.values() or made_before(f)):
+            _log.warning("%s", self.explain(*args, **kwargs))
+        statics = [x for x in rest.statics() if hasattr(x, "__dict__")]
+        numbers = numbers_around(f, statics)
+        primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=self._rolls)
+        check_left(f, statics, found["level"], numbers)
+        self._draws = self._draws or found["level"].has_drawn
+        captures = values[: len(values) - len(leaves)]
+        step = StepState(found["trace"])
+        outside = [x for x in step.founds if x.source is None]
+        places = places_around(f, statics) if outside else {}
+        for x in outside:
+            x.places = places.get(id(x.tensor), [])
+        fixed = [step.by_tensor.get(id(x)) or captured(x) for x in captures]
+        seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
+        note_made(f, seen)
+        loops = found["level"].loops
+        if self._rolls and found["level"].size > _LONG:
+            _warn_of_size(self._name, found["level"])
+        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"], loops, step)
+        donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
+        if donated and not any([isinstance(x, Lanes) for x in fixed]):
+            entry.donating = _donating(primitive, tuple(donated))
+        if not any([is_traced(x) for x in captures]):
+            key = self._drawn(key, leaves)
+            fresh: collections.deque[_Entry] = collections.deque(maxlen=_VARIANTS)
+            (self._entries.get(key) or self._entries.put(key, fresh)).appendleft(entry)
+        return entry
+
+    # Why a call traces again
+
+    def explain(self, *args: PyTree, **kwargs: PyTree) -> str:
+        """Whether a call with these arguments is compiled already, and if not, what is new in it.
+
+        Returns:
+            A text that names each argument that differs from the nearest earlier call, and how. Of a function
+            that is made anew, as a lambda in a loop: what differs from one that the same line has made, with
+            what they close over. Of one that is compiled: which Tensors outside are its state, which of them
+            it writes to, whose memory it donates, and which loops in it were rolled.
+
+        >>> import fad, jax.numpy as jnp
+        >>> double = fad.jit(lambda x: 2 * x)
+        >>> _ = double(jnp.ones(3))
+        >>> print(double.explain(jnp.ones(4)))
+        fad.jit of <lambda> traces anew, not as in 1 earlier call:
+          argument 0 is float32[4], was float32[3]
+        """
+        now = in_words(*self._arguments.mark(args, kwargs), self._draws)
+        entries = [e for known in self._entries.values() for e in list(known)]
+        who = f"fad.jit of {self._name}"
+        leaves, rest = self._arguments.split(args, kwargs)
+        known = list(self._entries.get(self._drawn(key_of(leaves, rest), leaves)) or ())
+        if not known:
+            return differences(who, self.__wrapped__, now, [e.seen for e in entries])
+        names = names_around(
+            self.__wrapped__, [x for x in rest.statics() if hasattr(x, "__dict__")]
+        )
+        labels = argument_names(args, kwargs)
+        fitting = next((e for e in known if e.step.fits(leaves)), None)
+        if fitting is None:
+            lines = known[0].step.differences(leaves, names, labels)
+            return "\n  ".join([f"{who} traces anew, as what it uses outside has changed:", *lines])
+        quick = next((q for q in self._quick if q.step is fitting.step), None)
+        donated = [] if quick is None else quick.donated
+        lines = fitting.step.in_words(names, labels, donated)
+        lines += [f"{n} × {p} operations, rolled" for n, p in fitting.loops]
+        return "\n  ".join([f"{who} is compiled for these arguments", *lines])
+
+    # What jax.jit offers too
+
+    def _native(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> tuple[Any, Any, Any]:
+        """This function for ``jax.jit``, and its arguments without what tracks them."""
+        arguments = self._arguments
+        nums = {i for i, a in enumerate(args) if not all(map(is_dynamic, trees.flatten(a)[0]))}
+        names = {k for k, v in kwargs.items() if not all(map(is_dynamic, trees.flatten(v)[0]))}
+        nums |= {i for i in arguments.nums if i < len(args)}
+        names |= {k for k in arguments.names if k in kwargs}
+        native = make_jit(
+            lambda *args, **kwargs: self._run(args, kwargs, applies=False),
+            static_argnums=tuple(nums),
+            static_argnames=tuple(names),
+            donate_argnums=tuple([i for i in arguments.donated_nums if i < len(args)]),
+            donate_argnames=tuple([k for k in arguments.donated_names if k in kwargs]),
+        )
+        return native, *trees.map_leaves(untracked, (tuple(args), kwargs))
+
+    def lower(self, *args: PyTree, **kwargs: PyTree) -> Any:
+        """The program for these arguments, lowered but not compiled.
+
+        Arguments:
+            args, kwargs: as in a call; a ``jax.ShapeDtypeStruct`` may stand for an array.
+
+        Returns:
+            A ``jax.stages.Lowered``: ``as_text()``, ``compile()`` and so on.
+
+        >>> import fad, jax, jax.numpy as jnp
+        >>> lowered = fad.jit(lambda x: 2 * x).lower(jax.ShapeDtypeStruct((3,), jnp.float32))
+        >>> lowered.compile()(jnp.ones(3)).tolist()
+        [2.0, 2.0, 2.0]
+        """
+        native, args, kwargs = self._native(args, kwargs)
+        return native.lower(*args, **kwargs)
+
+    def trace(self, *args: PyTree, **kwargs: PyTree) -> Any:
+        """The jaxpr for these arguments, as a ``jax.stages.Traced``; see `lower`."""
+        native, args, kwargs = self._native(args, kwargs)
+        return native.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
+        native, args, kwargs = self._native(*trees.map_leaves(struct_like, (tuple(args), kwargs)))
+        found = native.eval_shape(*args, **kwargs)
+        return trees.map_leaves(lambda x: x._value if isinstance(x, Tensor) else x, found)
+
+    def clear_cache(self) -> None:
+        """Forget every compiled program."""
+        self._entries.clear()
+        self._tables = Table(_TABLES)
+        self._quick = []
+        self._refused = 0
+
+
+class Placed(Compiled):
+    """What `jit` returns with ``in_shardings``: it puts the arguments in place first."""
+
+    def __init__(
+        self, f: Callable[..., PyTree], arguments: Arguments, explain: bool, shardings: PyTree
+    ) -> None:
+        super().__init__(f, arguments, explain)
+        self._shardings = checked(shardings)
+
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        args = tuple(placed(self._arguments, self._shardings, args, kwargs))
+        return super().__call__(*args, **kwargs)
+
+
+def jit(
+    f: Callable[..., PyTree] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    in_shardings: PyTree = None,
+    out_shardings: PyTree = None,
+    explain: bool = False,
+    hooks: bool = False,
+    roll: bool = True,
+) -> Any:
+    """``f`` compiled by XLA: traced once for each combination of structures, shapes and dtypes.
+
+    Transforms may stand inside of ``f`` and around the result; ``fad.grad(fad.jit(f))`` runs a
+    compiled forward and a compiled backward call. Python code in ``f`` runs when it is traced, hooks too.
+
+    A step of training may be compiled as it is written in PyTorch. Tensors that ``f`` uses from outside, or
+    among its arguments, are inputs of the program, read at each call; leaves that require grad are leaves
+    inside, so that ``backward()`` adds to their ``.grad``; what ``f`` writes to in place, and every
+    ``.grad``, is as after an eager call. The memory of what is overwritten is donated, unless something else
+    refers to the array.
+
+    Arguments:
+        f: a fad function of pytrees of Tensors. Other side effects than those on Tensors happen when it is
+            traced, once. Without it, ``jit`` returns a decorator.
+        static_argnums, static_argnames: arguments that are not traced; each new value compiles
+            again. What is neither an array nor a number is static without being named.
+        donate_argnums, donate_argnames: arguments whose memory the results may take over; their
+            Tensors cannot be used after the call. A Tensor that a graph or a transform tracks
+            keeps its memory.
+        in_shardings, out_shardings: where the arguments that are not static, and the results, are put: a
+            ``jax.sharding.Sharding``, None for what is not moved, or a pytree prefix of these.
+        hooks: hooks of Tensors and nodes that f makes are called on the host, at each execution; and in
+            anomaly mode, each operation and node is checked for NaN there.
+        explain: log, under the name "fad.jit", why a call traces again; see `Compiled.explain`.
+        roll: Python loops in f, which tracing unrolls, are compiled as loops, where operations repeat
+            often enough: `Compiled.explain` says where. Results are equal up to rounding.
+
+    Returns:
+        A function that takes Tensors and arrays; Tensors come out if one goes in. It has
+        ``lower``, ``trace``, ``eval_shape``, ``clear_cache`` and ``explain``.
+
+    Raises:
+        GradientError: f closes over a Tensor that a transform tracks: pass it as an argument; or a
+        ``backward()``
+            in it reaches a Tensor whose history is outside.
+        HostValueError: Python reads a number that is computed in f, as a branch on one does.
+        LevelError: f leaves a Tensor of the trace in a list, an attribute or a variable outside; it changes
+            an argument that shares its storage with another one.
+        TypeError: a static argument is not hashable; ``explain``, ``hooks`` or ``roll`` is not a bool.
+        StructureError: an argument is committed to other devices than ``in_shardings`` says.
+
+    Source: ``jax.jit``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> float(fad.jit(fad.grad(fnp.sin))(0.0))
+    1.0
+    >>> w = fad.tensor(1.0, requires_grad=True)
+    >>> @fad.jit
+    ... def step(x):
+    ...     ((w * x - 1.0) ** 2).backward()
+    ...     with fad.no_grad():
+    ...         w.sub_(0.1 * w.grad)
+    ...     w.grad = None
+    >>> step(fad.tensor(3.0)), round(float(w), 4)
+    (None, -0.2)
+    """
+    options = (static_argnums, static_argnames, donate_argnums, donate_argnames)
+    for name, flag in (("explain", explain), ("hooks", hooks), ("roll", roll)):
+        if type(flag) is not bool:
+            raise ArgumentError(f"jit: {name} must be True or False, got {describe(flag)}")
+
+    def decorate(f: Callable[..., PyTree]) -> Compiled:
+        arguments = Arguments(f, "jit", *options)
+        f = f if out_shardings is None else placing(f, out_shardings)
+        f = with_host_calls(f) if hooks else f
+        if in_shardings is None:
+            compiled = Compiled(f, arguments, explain)
+        else:
+            compiled = Placed(f, arguments, explain, in_shardings)
+        compiled._hooks, compiled._rolls = hooks, roll
+        return compiled
+
+    return decorate if f is None else decorate(f)
+
+
+def _warn_of_size(name: str, level: StagedLevel) -> None:
+    """Warn of a program in which nothing more repeats, and which takes XLA long all the same."""
+    assert level.traced is not None
+    eqns = level.traced.jaxpr.eqns
+    where = where_lines_change([jaxapi.stack_of(eqn) for eqn in eqns[:: max(len(eqns) // 97, 1)]])
+    warn_at_users_line(
+        f"jit: {name} compiles {level.size} operations, in which nothing repeats that could be compiled as a "
+        "loop; the time for that grows faster than their number. "
+        f"{f'They come from {where}. ' if where else ''}"
+        "If that is a loop, write it as fad.lax.scan, fad.lax.fori_loop or fad.lax.while_loop, with the same "
+        "operations in each step; fad.jit(roll=False) compiles it as it is, without this warning",
+        UserWarning,
+    )
+
+
+_LONG = 5000  # operations of which a program is worth a warning
+_TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
+_TABLES = 256  # kept for each function
+_VARIANTS = 16  # programs of a key, for different states of what is outside
+_REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there
+
+
+def _mode_key(modes: Callable[..., Any]) -> int:
+    """What a trace can see of the modes of this thread; -1 where calls cannot take the fast path.
+
+    ``modes`` is a lookup: a name that is not there has its default.
+    """
+    if modes("levels") or modes("body") is not None or modes("inference") is not None:
+        return -1
+    if modes("outside_jax_trace", -1) >= 0 or modes("uncompiled"):
+        return -1
+    key = 0 if modes("watermark", -1) == modes("base_watermark", -1) else _NO_GRAD
+    return key | _HOOKS if modes("saved_hooks") else key
+
+
+observable(Compiled, "__call__", "compiled")
+
+# ``eval_shape`` and ``make_jaxpr``: what a function of Tensors would compute, without computing it.
+
+
+def eval_shape(f: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyTree:
+    """Shapes and dtypes of what a function returns; nothing is computed.
+
+    Arguments:
+        f: a function of Tensors.
+        args, kwargs: its arguments; a ``jax.ShapeDtypeStruct`` may stand for an array.
+
+    Returns:
+        A ``jax.ShapeDtypeStruct`` for each array of the result.
+
+    Source: ``jax.eval_shape``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> fad.eval_shape(fad.jacfwd(fnp.sin), fad.ones(3)).shape
+    (3, 3)
+    """
+    check_callable(f, "eval_shape")
+    return jit(f).eval_shape(*args, **kwargs)
+
+
+def make_jaxpr(
+    f: Callable[..., PyTree],
+    static_argnums: int | Sequence[int] | None = None,
+    *,
+    return_shape: bool = False,
+) -> Callable[..., PyTree]:
+    """A function that gives the jaxpr of ``f``: the operations of JAX that it is traced to.
+
+    Arguments:
+        f: a function of Tensors.
+        static_argnums: arguments that are not traced, as in `jit`.
+        return_shape: return the shapes and dtypes of the result too.
+
+    Returns:
+        A function of f's arguments. It returns a ``jax.core.ClosedJaxpr``; with ``return_shape`` a pair of
+        that and what `eval_shape` gives.
+
+    Source: ``jax.make_jaxpr``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> fad.make_jaxpr(lambda x: fnp.cos(x) * x)(1.0)
+    { lambda ; a:f32[]. let b:f32[] = cos a; c:f32[] = mul b a in (c,) }
+    """
+    check_callable(f, "make_jaxpr")
+    compiled = jit(f, static_argnums=static_argnums)
+
+    @functools.wraps(f)
+    def made(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        traced = compiled.trace(*args, **kwargs)
+        return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
+
+    return made

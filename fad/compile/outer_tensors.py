@@ -1,0 +1,344 @@
+"""Twins: what stands in a body of `jit` for the Tensors from outside that it uses.
+
+NOTE [twins]
+
+    w = fad.tensor([1.0, 2.0], requires_grad=True)
+
+    @fad.jit
+    def step(x):
+        (w * x).sum().backward()
+        with fad.no_grad():
+            w.sub_(w.grad)
+            w.grad = None
+
+    step(3.0)
+    assert w.tolist() == [-2.0, -1.0] and w.grad is None
+
+A body is traced once, and what it does to Tensors from outside has to happen at each call. So while it is
+traced it does nothing to them. The first use of such a Tensor makes its *twin*: a Tensor of the body's level
+around a tracer, with the history (a leaf is a leaf), the ``.grad`` and the hooks of the other; the twin of a
+view is the same view of the twin of its base, and what shares a storage outside shares one inside. Whatever
+the body does with the Tensor, it does with the twin (`fad.core.level.inside` is asked where a Tensor comes
+in: in `bind`, in its attributes, before a write), and other threads see the Tensor as it is.
+
+After the trace, what has become of the twins is what the body does: which are written to, and what their
+``.grad`` is. The new values are outputs of the program, `fad.compile.state` puts them into the Tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fad.core.jaxapi import array_type, stand_in
+from fad.core.level import inside, modes, outlived, state
+from fad.core.tensor import (
+    Tensor,
+    bodies,
+    has_history,
+    meta_of,
+    new_tensor,
+    storage_of,
+    version_of,
+)
+from fad.core.types import PyTree
+from fad.errors import LevelError, describe
+from fad.tape.nodes import OutsideNode
+from fad.tape.recorder import ROOT, as_tensor
+from fad.views.aliases import Link, link_of, set_state, stopped
+from fad.views.chains import replay
+from fad.views.make_view import attach_peer, leave_peers, make_peer
+
+
+class Facts(NamedTuple):
+    """What a program may depend on of a Tensor outside that it uses, beside its value."""
+
+    requires_grad: bool = False
+    is_leaf: bool = True
+    has_grad: bool = False
+    hooks: tuple[int, ...] = ()
+
+
+UNTRACKED = Facts()
+
+
+def facts_of(x: object) -> Facts:
+    """The facts of a Tensor, as it is around the body; of anything but a Tensor of the tape, `UNTRACKED`."""
+    if not isinstance(x, Tensor):
+        return UNTRACKED
+    x = inside(x) if bodies.traced else x
+    if x.level is not ROOT and x.level is not state.body:
+        return UNTRACKED
+    meta = x.meta
+    if meta is None and not x._requires_grad:
+        return UNTRACKED
+    hooks: tuple[int, ...] = ()
+    if meta is not None and (meta.hooks or meta.post_hooks):
+        hooks = (*(meta.hooks or ()), -1, *(meta.post_hooks or ()))
+    has_grad = meta is not None and meta.grad is not None
+    return Facts(bool(x.requires_grad), not has_history(x), has_grad, hooks)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class TwinRoot:
+    """A Tensor outside that a body uses, whose value or ``.grad`` is state of its own.
+
+    ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
+    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is. ``facts``, ``grad``: as they were
+    before the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage.
+    ``captured``: the body also closes over it, where it is an argument. ``number``: the array, where Python
+    code of the body has read numbers of it, so that the program depends on them.
+    """
+
+    tensor: Tensor
+    twin: Tensor
+    source: int | TwinRoot | None
+    facts: Facts
+    grad: Tensor | None
+    owns_value: bool = True
+    captured: bool = False
+    number: PyTree = None
+
+    def find(self, leaves: Sequence[PyTree]) -> PyTree:
+        """The Tensor at a call with these ``leaves`` of the arguments; None if there is none."""
+        source = self.source
+        if source is None:
+            return self.tensor
+        if isinstance(source, int):
+            return leaves[source]
+        meta = inside(source.find(leaves)).meta
+        return None if meta is None else meta.grad
+
+
+class Change(NamedTuple):
+    """What a body does to a `TwinRoot`: to ``"value"``, ``"grad"``, or whether it ``"requires_grad"``.
+
+    ``new``: the value, a Tensor of the body; the Tensor outside that is the ``.grad`` (or the TwinRoot that
+    it is), or the bool; None for no ``.grad``. ``writes``: how often it was written to.
+    """
+
+    root: TwinRoot
+    what: str
+    new: PyTree
+    writes: int = 0
+
+
+class Twins:
+    """The twins in the body of ``level``; ``around``: the level of the body of `jit` around it, or None."""
+
+    def __init__(self, level: PyTree, around: PyTree) -> None:
+        self.level = level
+        self.around = around
+        self.roots: list[TwinRoot] = []
+        self.reached: TwinRoot | None = None  # one to whose ``.grad`` a backward pass has added
+        self._inside: dict[
+            int, tuple[Tensor, Tensor, TwinRoot | None]
+        ] = {}  # by the id of the one outside
+        self._outside: dict[int, Tensor] = {}  # by the id of the twin
+        self._storages: dict[
+            int, Tensor
+        ] = {}  # by that of a storage with peers, the Tensor for its data
+        self._grads: dict[
+            int, TwinRoot
+        ] = {}  # by that of a Tensor outside, the root that has it for ``.grad``
+
+    def inside(self, t: Tensor) -> Tensor:
+        """The twin of ``t``; itself, if it is of this body or of a level that is none of the tape."""
+        known = self._inside.get(id(t))
+        if known is not None:
+            root = known[2]
+            if root is not None:
+                root.captured = True
+            return known[1]
+        if t.born >= self.level.id or type(t) is not Tensor:
+            return t
+        if not t._level.alive and t.born < t._level.id:  # it was written to there
+            self._settle(t)
+        if t._level is not ROOT:
+            return t
+        with modes(body=self.around, watermark=-1, base_watermark=-1):
+            return self._make(t)
+
+    def _settle(self, t: Tensor) -> None:
+        """Bring a Tensor whose level has finished to the level that it has outlived this for."""
+        with modes(body=self.around):
+            value = outlived(t)
+            if isinstance(value, Tensor) and value.level is not ROOT:
+                return
+            set_state(t, as_tensor(value))
+
+    def outside(self, t: Tensor) -> Tensor:
+        """The Tensor for which ``t`` stands."""
+        return self._outside.get(id(t), t)
+
+    def adopt(self, t: Tensor, handle: Tensor, leaf: int) -> bool:
+        """Let ``handle``, which stands for a leaf of the arguments, be the twin of ``t``.
+
+        Returns:
+            Whether it is; a view has its own handle, which is no view.
+        """
+        if self.around is not None:
+            t = self.around.outside(t)
+        if id(t) in self._inside:
+            return False
+        with modes(body=self.around):
+            seen = self._seen(t)
+            link = link_of(seen)
+            if link is None:
+                self._note(t, handle, self._root(t, seen, handle, leaf))
+                del self._outside[id(handle)]  # the body has the handle
+                return True
+            if seen.requires_grad:
+                self._take_history(seen, handle)
+            return False
+
+    def _seen(self, t: Tensor) -> Tensor:
+        """``t`` as it is around the body."""
+        return t if self.around is None else self.around.inside(t)
+
+    def _note(self, t: Tensor, twin: Tensor, root: TwinRoot | None = None) -> Tensor:
+        self._inside[id(t)] = t, twin, root
+        self._outside[id(twin)] = t
+        if root is not None:
+            self.roots.append(root)
+            if root.grad is not None:
+                self._grads.setdefault(id(root.grad), root)
+        return twin
+
+    def _make(self, t: Tensor) -> Tensor:
+        leave_peers(t)
+        seen = self._seen(t)
+        link = link_of(seen)
+        own: PyTree = None if t.meta is None else t.meta.link
+        if link is not None and own is not None and own.base is not None:
+            return self._view(t, seen, own)
+        if link is not None:
+            return self._peer(t, seen, link)
+        twin = new_tensor(self._capture(t, seen), self.level)
+        return self._note(t, twin, self._root(t, seen, twin, self._grads.get(id(t))))
+
+    def _capture(self, t: Tensor, seen: Tensor) -> PyTree:
+        tracer = stand_in(seen.aval)
+        self.level.given.append((tracer, t))
+        return tracer
+
+    def _root(
+        self, t: Tensor, seen: Tensor, twin: Tensor, source: int | TwinRoot | None
+    ) -> TwinRoot:
+        self._take_history(seen, twin)
+        return TwinRoot(
+            t, twin, source, facts_of(seen), None if seen.meta is None else seen.meta.grad
+        )
+
+    def _take_history(self, seen: Tensor, twin: Tensor) -> None:
+        """Give a twin the history, the ``.grad`` and the hooks of what it stands for."""
+        meta = seen.meta
+        if meta is not None:
+            own = meta_of(twin)
+            own.grad, own.name = meta.grad, meta.name
+            own.hooks = dict(meta.hooks) if meta.hooks else None
+            own.post_hooks = dict(meta.post_hooks) if meta.post_hooks else None
+        if not seen.requires_grad:
+            return
+        if has_history(seen):
+            twin._node = OutsideNode(self.level, seen)
+        else:
+            meta_of(twin).made_leaf = self.level.id
+        twin._requires_grad = True
+
+    def _view(self, t: Tensor, seen: Tensor, link: PyTree) -> Tensor:
+        """The twin of a view: the same view of the twin of its base."""
+        base = self.inside(link.base)
+        with modes(body=self.level):
+            made = replay(base, link.chain)
+        twin = new_tensor(made._value, self.level)
+        meta = meta_of(twin)
+        meta.storage = storage_of(base)
+        meta.link = Link(base, link.chain, link.creation, version_of(base), link.output_nr)
+        if made._requires_grad and seen.requires_grad:
+            twin._requires_grad, twin._node, twin._output_nr = True, made._node, made._output_nr
+        if seen.meta is not None and seen.meta.grad is not None:
+            meta.grad = seen.meta.grad
+        if seen.requires_grad and not has_history(seen):  # the user made it a leaf
+            root = self._root(t, seen, twin, self._grads.get(id(t)))
+            root.owns_value = False
+            twin._node = None
+            return self._note(t, twin, root)
+        return self._note(t, twin)
+
+    def _peer(self, t: Tensor, seen: Tensor, link: PyTree) -> Tensor:
+        """The twin of a Tensor that shares its storage with others, but not their history."""
+        storage = storage_of(t)
+        data = self._storages.get(id(storage))
+        if data is None:
+            whole: Tensor = stopped(storage.data)
+            make_peer(whole, storage, ())
+            seen_whole = self._seen(whole)
+            data = new_tensor(self._capture(whole, seen_whole), self.level)
+            root = self._root(whole, seen_whole, data, None)
+            self._storages[id(storage)] = data
+            self._note(whole, data, root)
+        with modes(body=self.level):
+            value = replay(data, link.chain) if link.chain else data
+            twin = new_tensor(value.value, self.level)
+            attach_peer(twin, data, link.chain)
+        twin.meta.link.detached = link.detached  # type: ignore[union-attr]
+        twin.born = self.level.id
+        root = self._root(t, seen, twin, self._grads.get(id(t)))
+        root.owns_value = False
+        return self._note(t, twin, root)
+
+    def read(self, t: Tensor) -> PyTree:
+        """What Python code of the body may read numbers of: the array of a Tensor outside, not written to."""
+        root = next((root for root in self.roots if root.twin is t), None)
+        if root is None or isinstance(root.source, int) or not root.owns_value or version_of(t):
+            return t
+        with modes(body=self.around):
+            value = root.tensor.value
+        if type(value) is not array_type:
+            return t
+        root.number = value
+        return value
+
+    def note_gradient(self, t: Tensor) -> None:
+        """A backward pass adds to the ``.grad`` of ``t``."""
+        self.reached = next((root for root in self.roots if root.twin is t), self.reached)
+
+    # After the body has run
+
+    def is_outside(self, t: Tensor) -> bool:
+        """Whether ``t`` is a Tensor from outside, or stands for one."""
+        return id(t) in self._inside or (t._level is ROOT and t.born < self.level.id)
+
+    def root_of(self, t: Tensor) -> TwinRoot | None:
+        """The root that a Tensor outside is."""
+        known = self._inside.get(id(t))
+        return None if known is None else known[2]
+
+    def changes(self) -> list[Change]:
+        """What the body has done to Tensors from outside.
+
+        Raises:
+            LevelError: a hook that it registered on one is still there.
+        """
+        found = []
+        for root in self.roots:
+            twin, facts = root.twin, root.facts
+            writes = version_of(twin)
+            if root.owns_value and writes:
+                found.append(Change(root, "value", twin, writes))
+            grad = None if twin.meta is None else twin.meta.grad
+            if grad is not root.grad:
+                found.append(Change(root, "grad", grad))
+            if not has_history(twin) and twin._requires_grad != facts.requires_grad:
+                found.append(Change(root, "requires_grad", twin._requires_grad))
+            if root.source is None and facts_of(twin).hooks != facts.hooks:
+                raise LevelError(
+                    f"jit: a hook that the function registers on a Tensor from outside "
+                    f"({describe(root.tensor)}) "
+                    "is there when it ends, and each call would register one more: take it away in "
+                    "the function "
+                    "(handle.remove()), or register it once, outside"
+                )
+        return found

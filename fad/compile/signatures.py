@@ -1,0 +1,424 @@
+"""What a call of a compiled function is made of, and what its program depends on: as keys, and in words."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fad.core import jaxapi, trees
+from fad.core.avals import aval_key, aval_of
+from fad.core.borrowed import as_array
+from fad.core.caches import Cache, exact
+from fad.core.level import outlived, state
+from fad.core.tensor import Tensor, bottom
+from fad.core.trees import Rest, Static, partition
+from fad.core.types import Operand, PyTree
+from fad.errors import ArgumentError, StructureError, describe
+from fad.tape.anomaly import mode as anomaly
+from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from fad.tape.recorder import as_tensor
+from fad.tape.staged import code_of
+from fad.tape.vmap import axes_of, batch_levels, differs, named_levels
+from fad.transforms.boundary import argument_names
+from fad.views.make_view import place_of
+
+# What a call of a compiled function is made of: array leaves, and a key for everything else.
+
+OPERANDS = (
+    Tensor,
+    jax.Array,
+    jax.ShapeDtypeStruct,
+    np.ndarray,
+    np.generic,
+    bool,
+    int,
+    float,
+    complex,
+)
+
+
+def is_dynamic(x: object) -> bool:
+    """Whether a leaf is traced, and not part of what is compiled."""
+    return isinstance(x, OPERANDS)
+
+
+class Arguments:
+    """Which arguments of a function are static, and which are donated, by position or by name.
+
+    Raises:
+        TypeError: f is not a function.
+        StructureError: a name or position that f does not have, or one that is static and donated.
+    """
+
+    __slots__ = ("donated_names", "donated_nums", "names", "nums", "who")
+
+    def __init__(
+        self,
+        f: Callable[..., PyTree],
+        who: str,
+        static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Sequence[str] | None = None,
+        donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Sequence[str] | None = None,
+    ) -> None:
+        if not callable(f):
+            raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}")
+        self.who = who
+        resolve = functools.partial(positions_and_names, f, who)
+        self.nums, self.names = resolve("static", static_argnums, static_argnames)
+        self.donated_nums, self.donated_names = resolve("donate", donate_argnums, donate_argnames)
+        both = [*sorted(self.nums & self.donated_nums), *sorted(self.names & self.donated_names)]
+        if both:
+            raise StructureError(
+                f"{who}: argument {both[-1]!r} is both static and donated; only arrays can be donated"
+            )
+
+    def split(
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> tuple[list[Operand], Rest]:
+        """Array leaves, and the rest of the call, which is a key."""
+        leaves, rest = partition(self.mark(args, kwargs), OPERANDS)
+        for x in rest.statics():
+            self._check(x)
+        return [outlived(x) for x in leaves], rest
+
+    def part(
+        self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> tuple[tuple[PyTree, ...], list[PyTree], dict[str, PyTree]]:
+        """Static arguments, hashable, and the arguments without them; None is where they stood."""
+        given, named = list(args), dict(kwargs)
+        static: list[PyTree] = []
+        for n in self.nums:
+            if n < len(given):
+                static.append((n, self._fixed(given[n])))
+                given[n] = None
+        for name in self.names:
+            if name in named:
+                static.append((name, self._fixed(named.pop(name))))
+        return tuple(static), given, named
+
+    def whole(
+        self, static: tuple[PyTree, ...], args: Sequence[PyTree], kwargs: dict[str, PyTree]
+    ) -> tuple[list[PyTree], dict[str, PyTree]]:
+        """The arguments that `part` has taken apart."""
+        given, named = list(args), dict(kwargs)
+        for place, fixed in static:
+            if isinstance(place, int):
+                given[place] = fixed.value
+            else:
+                named[place] = fixed.value
+        return given, named
+
+    def mark(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> tuple[PyTree, PyTree]:
+        """The arguments, with those that are static kept from being taken for pytrees."""
+        if not self.names and not self.nums:
+            return tuple(args), kwargs
+        marked = tuple([Static(a) if i in self.nums else a for i, a in enumerate(args)])
+        return marked, {k: Static(v) if k in self.names else v for k, v in kwargs.items()}
+
+    def donated(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> list[int]:
+        """The positions of donated arguments' leaves among the array leaves."""
+        flags: list[bool] = []
+        every = [(i in self.donated_nums, a) for i, a in enumerate(self.mark(args, {})[0])]
+        named = self.mark((), kwargs)[1]
+        every += [(k in self.donated_names, named[k]) for k in sorted(named)]
+        for donated, tree in every:
+            flags += [donated for x in trees.flatten(tree)[0] if isinstance(x, OPERANDS)]
+        return [k for k, donated in enumerate(flags) if donated]
+
+    def _fixed(self, x: object) -> Static:
+        self._check(x)
+        return Static(x)
+
+    def _check(self, x: object) -> None:
+        try:
+            exact(x)
+        except TypeError:
+            if any([isinstance(value, Tensor) for value in getattr(x, "__dict__", {}).values()]):
+                return  # an object with Tensors, which are read from it: it is known by its identity
+            raise TypeError(
+                f"{self.who}: a static argument must be hashable, got {describe(x)}. Pass it as "
+                f"arrays, as a tuple, or as an object with __hash__ and __eq__.{trees.how_to_register(x)}"
+            ) from None
+
+
+def positions_and_names(
+    f: Callable[..., PyTree],
+    who: str,
+    what: str,
+    nums: int | Sequence[int] | None,
+    names: str | Sequence[str] | None,
+) -> tuple[set[int], set[str]]:
+    """Positions and names that mean the same arguments of ``f``."""
+    given_nums = (nums,) if isinstance(nums, int) else tuple(nums or ())
+    given_names = (names,) if isinstance(names, str) else tuple(names or ())
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):  # not written in Python
+        return set(given_nums), set(given_names)
+    kinds = {p.kind for p in parameters}
+    positional = [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    count = len(positional)
+    for n in given_nums:
+        if not -count <= n < count and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            raise StructureError(
+                f"{who}: {what}_argnums={nums!r} is out of range: the function takes {count} "
+                "positional arguments"
+            )
+    known = {p.name for p in parameters}
+    for name in given_names:
+        if name not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise StructureError(
+                f"{who}: {what}_argnames={names!r}: the function has no argument {name!r}, it has "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+    found = {n + count if n < 0 else n for n in given_nums}
+    found |= {positional.index(n) for n in given_names if n in positional}
+    return found, set(given_names) | {positional[n] for n in found if n < count}
+
+
+# What a compiled program depends on: as a key, and in words.
+#
+# NOTE [what compiled code depends on]
+#
+# A compiled program is found again by everything that its trace could see: the arguments' structure, shapes,
+# dtypes and static values, and where the elements of views are, see NOTE [addresses]; the named axes of
+# running vmaps; the grad mode and the hooks on saved values; JAX's configuration; and if the function draws
+# random numbers, by the randomness of running vmaps, and which arguments differ between their lanes. It
+# refers to no Tensor of a level and to nothing tracked (a closure over such is an error), and a program that
+# closes over a tracer of an outer JAX transform is not kept at all. So no call can use a level, a tape or a
+# tracer of an earlier one.
+
+
+def key_of(leaves: list[PyTree], rest: object) -> tuple[Hashable, ...]:
+    """The key of a call: its array leaves, the ``rest`` of its arguments, and what else a trace can see."""
+    outside = state.outside_jax_trace >= 0
+    places = tuple(map(place_of, leaves))
+    return (
+        rest,
+        aval_key(leaves),
+        places,
+        axes_of(named_levels()),
+        _modes(),
+        outside,
+        jaxapi.trace_context(),
+    )
+
+
+def lanes(leaves: Sequence[Operand]) -> tuple[Hashable, ...]:
+    """What decides how a function draws random numbers: for each running vmap its randomness, and if that
+    matters, which arguments differ between lanes.
+    """
+    found: list[PyTree] = []
+    for level in batch_levels():
+        randomness = level.randomness if level.id > state.outside_jax_trace else "traced apart"
+        strict = level.draws.strict and level.id > state.outside_jax_trace
+        found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
+    return tuple(found)
+
+
+def _modes() -> tuple[Hashable, ...]:
+    watched = (anomaly.on, anomaly.check_nan)
+    return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks), watched)
+
+
+def in_words(args: PyTree, kwargs: PyTree, draws: bool) -> dict[str, str]:
+    """What a program for these arguments depends on; ``draws``: it draws random numbers."""
+    leaves, structure = trees.flatten((args, kwargs))
+    grads, inference, hooks, watched = _modes()
+    return {
+        **dict(zip(argument_names(args, kwargs), map(_leaf_in_words, leaves), strict=True)),
+        "the structure of the arguments": str(structure),
+        "the named axes around the call": ", ".join(map(str, axes_of(named_levels()))) or "none",
+        "the vmaps around the call, for random draws": f"{lanes(leaves) if draws else ()}",
+        "the grad mode": f"{(grads, inference)}",
+        "hooks on saved values": f"{hooks}",
+        "anomaly mode, and whether it looks for NaN": f"{watched}",
+        "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
+    }
+
+
+_made = Cache()  # by code, what functions were traced for, in words
+
+
+def note_made(f: Callable[..., PyTree], seen: dict[str, str]) -> None:
+    """Note what a function was traced for, for others of its code."""
+    fresh: collections.deque[dict[str, str]] = collections.deque(maxlen=8)
+    of_code = _made.get(code_of(f)) or _made.put(code_of(f), fresh)
+    of_code.append({**seen, **_closure_in_words(f)})
+
+
+def made_before(f: Callable[..., PyTree]) -> list[dict[str, str]]:
+    """What functions of the code of ``f`` were traced for, and what they close over."""
+    return list(_made.get(code_of(f)) or ())
+
+
+def _closure_in_words(f: Callable[..., PyTree]) -> dict[str, str]:
+    f = inspect.unwrap(f)
+    names = getattr(getattr(f, "__code__", None), "co_freevars", ())
+    found = {}
+    for name, cell in zip(names, getattr(f, "__closure__", None) or (), strict=True):
+        try:
+            value = cell.cell_contents
+        except ValueError:  # it has none yet
+            continue
+        plain = isinstance(value, (bool, int, float, complex, str))
+        found[f"{name}, which it closes over,"] = repr(value) if plain else describe(value)
+    return found
+
+
+def differences(
+    who: str, f: Callable[..., PyTree], now: dict[str, str], earlier: Sequence[dict[str, str]]
+) -> str:
+    """How a call of ``f`` differs from the nearest of those for which ``who`` has programs; if it has
+    none, from those of other functions that the same line has made.
+    """
+    of_code = () if earlier else made_before(f)
+    if of_code:
+        now = {**now, **_closure_in_words(f)}
+        lines = min([_changes(now, old) for old in reversed(of_code)], key=len)
+        same = ["the arguments and what it closes over are the same"]
+        first = f"{who} has compiled nothing yet, but another function of its code:"
+        return "\n  ".join([first, *(lines or same)])
+    if not earlier:
+        return f"{who} has compiled nothing yet"
+    lines = min([_changes(now, old) for old in reversed(earlier)], key=len)
+    if not lines:
+        return f"{who} is compiled for these arguments"
+    calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
+    return "\n  ".join([f"{who} traces anew, not as in {calls}:", *lines])
+
+
+def _changes(now: dict[str, str], old: dict[str, str]) -> list[str]:
+    lines = []
+    for name in [*now, *[n for n in old if n not in now]]:
+        new, was = now.get(name), old.get(name)
+        if new == was:
+            continue
+        if was is None:
+            lines.append(f"{name} is {new}, and was not there")
+        elif new is None:
+            lines.append(f"{name} is not there, and was {was}")
+        else:
+            lines.append(f"{name} is {new}, was {was}" if len(new) < 200 else f"{name} has changed")
+    return lines
+
+
+def _leaf_in_words(x: PyTree) -> str:
+    if isinstance(x, Static):
+        return f"static {describe(x.value)}"
+    if not is_dynamic(x):
+        return f"static {describe(x)}"
+    if isinstance(x, (bool, int, float, complex)):
+        return f"a Python {type(x).__name__}"
+    aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
+    weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
+    moved = " (a view that is not contiguous)" if place_of(x) is not None else ""
+    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}{moved}"
+
+
+# ``in_shardings`` and ``out_shardings`` of `jit`: where arguments are put, and where results are.
+
+
+def placing(f: Callable[..., PyTree], shardings: PyTree) -> Callable[..., PyTree]:
+    """``f``, with its results where ``shardings``, a pytree prefix of them, says."""
+    checked(shardings, "out_shardings")
+
+    @functools.wraps(f)
+    def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        out = f(*args, **kwargs)
+        leaves, structure = trees.flatten(out)
+        wanted = _spread(shardings, out, "jit: out_shardings", "output")
+        moved = [_put(x, s) for x, s in zip(leaves, wanted, strict=True)]
+        return trees.unflatten(structure, moved)
+
+    return body
+
+
+def placed(
+    arguments: Arguments, shardings: PyTree, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+) -> list[Operand]:
+    """``args``, put where ``shardings``, a pytree prefix of those that are not static, says.
+
+    Raises:
+        StructureError: there are keyword arguments that are not static; or an argument is committed to
+            other devices.
+    """
+    named = sorted(set(kwargs) - arguments.names)
+    if named:
+        raise StructureError(
+            f"jit: with in_shardings, arguments are passed by position; got {', '.join(named)} by keyword"
+        )
+    dynamic = [i for i in range(len(args)) if i not in arguments.nums]
+    given = tuple([args[i] for i in dynamic])
+    leaves, structure = trees.flatten(given)
+    wanted = _spread(shardings, given, "jit: in_shardings", "argument")
+    names = [f"argument {i}{path}" for i in dynamic for path in trees.path_names(args[i])]
+    moved = [
+        _put(x, s) if _may_move(x, s, name) else x
+        for x, s, name in zip(leaves, wanted, names, strict=True)
+    ]
+    found = list(args)
+    for i, a in zip(dynamic, trees.unflatten(structure, moved), strict=True):
+        found[i] = a
+    return found
+
+
+def checked(shardings: PyTree, what: str = "in_shardings") -> PyTree:
+    """``shardings``, with a tuple of one for each argument in the place of a list.
+
+    Raises:
+        ArgumentError: there is something else in it.
+    """
+    for s in jax.tree.leaves(shardings, is_leaf=_is_spec):
+        if not isinstance(s, jax.sharding.Sharding):
+            advice = ": write jax.sharding.NamedSharding(mesh, spec)" if _is_spec(s) else ""
+            raise ArgumentError(
+                f"jit: {what} must be shardings of JAX, or None, got {describe(s)}{advice}"
+            )
+    return tuple(shardings) if isinstance(shardings, list) else shardings
+
+
+def _is_spec(x: object) -> bool:
+    return isinstance(x, jax.sharding.PartitionSpec)
+
+
+def _spread(shardings: PyTree, tree: Any, who: str, of: str) -> list[PyTree]:
+    """A sharding, or None, for each leaf of ``tree``."""
+    if shardings is None or isinstance(shardings, jax.sharding.Sharding):
+        return [shardings] * len(trees.flatten(tree)[0])
+    return trees.broadcast_prefix(shardings, tree, who, of)
+
+
+def _may_move(x: PyTree, sharding: Any, name: str) -> bool:
+    """Whether an argument is on another device than the program, and not on purpose."""
+    value = bottom(x) if isinstance(x, Tensor) else x
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or sharding is None:
+        return True
+    if value.ndim != x.ndim:  # in a vmap
+        return True
+    if value.sharding.is_equivalent_to(sharding, value.ndim):
+        return False
+    if value.committed:
+        raise StructureError(
+            f"jit: {name} is on {value.sharding}, and in_shardings says {sharding}: write x.to(sharding)"
+        )
+    return True
+
+
+def _put(x: object, sharding: Any) -> PyTree:
+    if sharding is None:
+        return x
+    if isinstance(x, Tensor):
+        return x.to(sharding)
+    if not isinstance(x, (jax.Array, np.ndarray, np.generic, bool, int, float, complex)):
+        return x
+    return as_tensor(as_array(x)).to(sharding).value

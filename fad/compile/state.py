@@ -1,0 +1,589 @@
+"""Steps: what a compiled function does to Tensors outside of it, found by its trace, done at each call.
+
+NOTE [steps]
+
+    w = fad.tensor(1.0)
+    double = fad.jit(lambda: w.mul_(2.0) * 1.0)
+    assert [float(double()) for _ in range(3)] == [2.0, 4.0, 8.0]
+    assert w.version == 3
+
+A trace finds the Tensors outside that the function uses, and what it changes, see NOTE [twins] in
+`fad.compile.outer_tensors`. A `StepState` keeps both, without anything of the trace. At a call it finds the
+Tensors again, the ``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that
+the program depends on: `fad.compile.outer_tensors.Facts`, shapes, and which of them are the same Tensor. If
+not, the function is traced again.
+
+What is new is put into the Tensors by one call of a function in C, which runs the program too: no signal
+handler can come in between, so an interrupt finds all of it done, or nothing. A lock makes calls that change
+something one after the other.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
+from fad.core.avals import aval_of, struct_of
+from fad.core.jaxapi import array_type, inputs_of
+from fad.core.level import inside, layers, modes, state
+from fad.core.primitive import Primitive
+from fad.core.tensor import (
+    Tensor,
+    has_history,
+    meta_of,
+    new_tensor,
+    storage_of,
+    taken,
+)
+from fad.core.types import Operand, PyTree
+from fad.errors import GradientError, LevelError, describe
+from fad.tape.grad_mode import no_grad
+from fad.tape.nodes import RecordedNode
+from fad.tape.recorder import ROOT, as_tensor
+from fad.transforms.backward import leaf_outside
+from fad.views.aliases import snapshot
+from fad.views.inplace import check_captured, check_writable, overwrite_from
+from fad.views.make_view import shares
+
+lock = taken.lock
+
+
+class OuterTensor:
+    """How a call finds a Tensor outside that a program uses, and what the program depends on of it."""
+
+    __slots__ = ("aval", "captured", "facts", "number", "owns", "places", "source", "tensor")
+
+    def __init__(self, root: TwinRoot, source: int | OuterTensor | None) -> None:
+        self.captured = root.captured and isinstance(source, int)
+        self.tensor: Tensor | None = root.tensor if source is None or self.captured else None
+        self.source = source
+        self.facts = root.facts
+        self.aval = root.twin.aval
+        self.owns = root.owns_value
+        self.places: list[Callable[[], object]] = []
+        self.number = None if root.number is None else np.array(root.number)
+
+    def is_in_place(self) -> bool:
+        """Whether the function would still find this very Tensor: no other one has taken its place."""
+        return all(look() is self.tensor for look in self.places)
+
+    def name(self, names: dict[int, str], labels: Sequence[str]) -> str:
+        """What texts call it: ``names`` are those of Tensors by their ids, ``labels`` those of arguments."""
+        if isinstance(self.source, int):
+            return labels[self.source]
+        if isinstance(self.source, OuterTensor):
+            return f"{self.source.name(names, labels)}.grad"
+        return names.get(id(self.tensor), "a Tensor")
+
+    def find(self, leaves: Sequence[PyTree]) -> PyTree:
+        """The Tensor, at a call with these leaves of the arguments; None if there is none."""
+        source = self.source
+        if source is None:
+            return self.tensor
+        if isinstance(source, int):
+            return leaves[source]
+        found = source.find(leaves)
+        meta = inside(found).meta if isinstance(found, Tensor) else None
+        return None if meta is None else meta.grad
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Effect:
+    """What a program does to one `OuterTensor`: see `fad.compile.outer_tensors.Change`.
+
+    ``output``: the number of the output of the program that is the new value or ``.grad``, -1 if none is.
+    ``new``: a `OuterTensor`, a Tensor, a bool or None. ``tracked``: the new value has a history outside.
+    """
+
+    found: OuterTensor
+    what: str
+    output: int
+    new: PyTree
+    writes: int
+    tracked: bool
+
+
+class FreedNode(RecordedNode):
+    """The place of a result in a graph of the body which a backward pass there has freed."""
+
+    __slots__ = ()
+
+    num_inputs = 1
+
+    def __init__(self) -> None:
+        self._start(ROOT, ())
+
+    def metadata_of_inputs(self) -> list[PyTree]:
+        return []
+
+    def run(self, *args: object) -> PyTree:
+        raise GradientError(
+            "Trying to backward through the graph a second time (or directly access saved tensors after they "
+            "have already been freed): the function that jit compiled has called backward() on this result. "
+            "Write retain_graph=True there if you need to backward through it again."
+        )
+
+
+def is_freed(t: Tensor) -> bool:
+    """Whether a backward pass has freed a node of the graph that ``t`` leads to."""
+    stack, seen = [t.node], set()
+    while stack:
+        node: PyTree = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if getattr(node, "values", ()) is None or getattr(node, "released", False):
+            return True
+        stack.extend([e[0] for e in node.edges if e is not None])
+    return False
+
+
+PLAIN, TRACKED, FREED = (
+    "plain",
+    "tracked",
+    "freed",
+)  # results: without a history, with one, with one that is over
+
+
+class StepTrace:
+    """What the trace of a body notes for its `StepState`.
+
+    ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`,
+    `TRACKED`, `FREED`, or a Tensor from outside. ``outputs``: for each change, the number of the output that
+    is new.
+    """
+
+    def __init__(
+        self, level: PyTree, around: PyTree, leaves: Sequence[Operand], handles: Sequence[PyTree]
+    ) -> None:
+        self.twins = level.twins = Twins(level, around)
+        with modes(body=around):
+            self.leaf_facts = list(map(facts_of, leaves))
+        self.adopted: set[int] = set()
+        for k, (x, handle) in enumerate(zip(leaves, handles, strict=True)):
+            if not isinstance(x, Tensor) or not (x._level is ROOT or x._level is around):
+                continue
+            # Hooks for saved values around the call are given what its node saves, and nothing of the body.
+            if not (state.saved_hooks and x._requires_grad) and self.twins.adopt(x, handle, k):
+                self.adopted.add(k)
+        self.unknown = bool(state.saved_hooks)
+        self.kinds: list[PyTree] = []
+        self.changes: list[Change] = []
+        self.outputs: list[int] = []
+        self.tracked: list[bool] = []
+
+    def finish(self, results: Sequence[PyTree]) -> list[PyTree]:
+        """The outputs of the program: results that are not Tensors from outside, and what is new there."""
+        twins = self.twins
+        outs: list[PyTree] = []
+        places: dict[int, int] = {}
+        for x in results:
+            if isinstance(x, Tensor) and twins.is_outside(x):
+                t = twins.outside(x)
+                twins.inside(t)
+                self.kinds.append(t)
+                continue
+            self.kinds.append(_kind_of(x, twins.level))
+            places.setdefault(id(x), len(outs))
+            outs.append(x)
+        self.changes = twins.changes()
+        for what, new in [(c.what, c.new) for c in self.changes]:
+            if what == "requires_grad" or new is None:
+                place = -1
+            elif what == "grad" and twins.is_outside(new):
+                twins.inside(new)
+                place = -1
+            elif what == "grad" and id(new) in places:
+                place = places[id(new)]
+            else:
+                place = places[id(new)] = len(outs)
+                outs.append(new)
+            self.outputs.append(place)
+            self.tracked.append(place >= 0 and has_history(new))
+        return outs
+
+
+def _kind_of(x: object, level: PyTree) -> str:
+    if not isinstance(x, Tensor) or x._level is not level or not x.requires_grad:
+        return PLAIN
+    return FREED if is_freed(x) else TRACKED
+
+
+class StepState:
+    """What a program does outside of it; see NOTE [steps]."""
+
+    def __init__(self, trace: StepTrace) -> None:
+        twins = trace.twins
+        by_root: dict[int, OuterTensor] = {}
+
+        def found(root: TwinRoot) -> OuterTensor:
+            known = by_root.get(id(root))
+            if known is None:
+                source = found(root.source) if isinstance(root.source, TwinRoot) else root.source
+                known = by_root[id(root)] = OuterTensor(root, source)
+            return known
+
+        def of(t: PyTree) -> PyTree:
+            root = twins.root_of(t) if isinstance(t, Tensor) else None
+            return t if root is None else found(root)
+
+        self.founds = list(map(found, twins.roots))
+        self.by_tensor = {id(root.tensor): found(root) for root in twins.roots}
+        self.kinds = [of(kind) for kind in trace.kinds]
+        self.leaf_facts = trace.leaf_facts
+        self.effects = [
+            Effect(
+                found(c.root), c.what, place, None if place >= 0 else of(c.new), c.writes, tracked
+            )
+            for c, place, tracked in zip(trace.changes, trace.outputs, trace.tracked, strict=True)
+        ]
+        self.count = sum([isinstance(kind, str) for kind in self.kinds])
+        self.outputs = 1 + max([self.count - 1, *[e.output for e in self.effects]])
+        self.unknown = trace.unknown
+        self.reached = None if twins.reached is None else found(twins.reached)
+        self.tracked = (
+            self.unknown or TRACKED in self.kinds or any([e.tracked for e in self.effects])
+        )
+
+    def fits(self, leaves: Sequence[PyTree]) -> bool:
+        """Whether what is outside is, in all that the program depends on, as it was for the trace."""
+        if list(map(facts_of, leaves)) != self.leaf_facts:
+            return False
+        seen = set()
+        for found in self.founds:
+            t = found.find(leaves)
+            if not isinstance(t, Tensor):
+                if (
+                    isinstance(found.source, int)
+                    and found.facts == UNTRACKED
+                    and not found.captured
+                ):
+                    continue
+                return False
+            if facts_of(t) != found.facts or inside(t).aval != found.aval:
+                return False
+            if found.number is not None and not has_numbers(t, found.number):
+                return False
+            if not found.is_in_place():
+                return False
+            if found.captured and t is not found.tensor:
+                return False
+            if id(t) in seen and found.source is not None:
+                return False
+            seen.add(id(t))
+            if found.source is None and self.effects and any([t is x for x in leaves]):
+                return False
+        return True
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the program does nothing outside of it, and uses no Tensor from there."""
+        inside = all([isinstance(f.source, int) for f in self.founds])
+        return inside and not self.effects and all([kind is PLAIN for kind in self.kinds])
+
+    # In words, for `Compiled.explain`
+
+    def in_words(
+        self, names: dict[int, str], labels: Sequence[str], donated: Sequence[OuterTensor]
+    ) -> list[str]:
+        """Which Tensors are state, what is done to them, and whose memory is donated."""
+        if self.is_pure:
+            return []
+        lines = []
+        for found in self.founds:
+            done = [e for e in self.effects if e.found is found]
+            facts = [
+                f"{found.aval.str_short()}",
+                *(["requires grad"] if found.facts.requires_grad else []),
+            ]
+            facts += ["has a .grad"] if found.facts.has_grad else []
+            words = ["is written to" for e in done if e.what == "value"]
+            for e in done:
+                if e.what == "grad":
+                    words.append(
+                        "gets a .grad" if e.output >= 0 or e.new is not None else "loses its .grad"
+                    )
+            words += ["its memory is donated"] if found in donated else []
+            words += ["its numbers are part of the program"] if found.number is not None else []
+            if isinstance(found.source, int) and not words:
+                continue
+            lines.append(
+                f"{found.name(names, labels)} ({', '.join(facts)}): {', '.join(words) or 'is read'}"
+            )
+        return ["state:", *[f"  {line}" for line in lines]] if lines else []
+
+    def differences(
+        self, leaves: Sequence[PyTree], names: dict[int, str], labels: Sequence[str]
+    ) -> list[str]:
+        """How what is outside differs from what it was for the trace."""
+        lines = []
+        for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
+            lines += _differing(label, facts_of(x), facts)
+        for found in self.founds:
+            name, t = found.name(names, labels), found.find(leaves)
+            if isinstance(found.source, int):
+                continue
+            if not isinstance(t, Tensor):
+                lines.append(f"{name} is not there")
+                continue
+            lines += _differing(name, facts_of(t), found.facts)
+            if not found.is_in_place():
+                lines.append(f"{name} is another Tensor now")
+            if inside(t).aval != found.aval:
+                lines.append(
+                    f"{name} is {inside(t).aval.str_short()}, was {found.aval.str_short()}"
+                )
+            if found.number is not None and not has_numbers(t, found.number):
+                lines.append(f"{name}, of which Python code has read numbers, has other ones")
+        return lines or ["an argument is a Tensor that it also uses from outside, or no longer is"]
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether its effects on arrays are all that there is, if nothing is around a call."""
+        plain = all(
+            [e.what != "requires_grad" and (e.what == "grad" or e.found.owns) for e in self.effects]
+        )
+        sources = [
+            f.source.source if isinstance(f.source, OuterTensor) else f.source for f in self.founds
+        ]
+        return plain and not self.tracked and not any([isinstance(s, OuterTensor) for s in sources])
+
+    def operands(self, fixed: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
+        """What the program is called with."""
+        values = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in (*fixed, *leaves)]
+        if self.reached is not None and state.levels:
+            self._check_reached(values, leaves)
+        if not self.tracked:
+            return list(map(without_history, values))
+        written = {id(e.found.find(leaves)) for e in self.effects if e.what == "value"}
+        saved = [id(x) in written and isinstance(x, Tensor) for x in values]  # as they are before
+        return [snapshot(x) if s else x for x, s in zip(values, saved, strict=True)]
+
+    def _check_reached(self, values: Sequence[PyTree], leaves: Sequence[PyTree]) -> None:
+        """Refuse to add to the ``.grad`` of a leaf outside of a transform around, as eager code does."""
+        assert self.reached is not None
+        leaf = self.reached.find(leaves)
+        around = [x.level for v in values for x in layers(v)]
+        for level in around:
+            if not level.on_tape and not level.traces and level.id > leaf.born:
+                raise GradientError(leaf_outside(0, leaf, level))
+
+    def targets(self, leaves: Sequence[PyTree]) -> list[PyTree]:
+        """What the effects are on, checked."""
+        found = [e.found.find(leaves) for e in self.effects]
+        with no_grad():
+            for effect, t in zip(self.effects, found, strict=True):
+                if effect.what != "value" or not isinstance(t, Tensor):
+                    continue
+                check_writable(t, "jit")
+                for k, x in enumerate(leaves):
+                    if k != effect.found.source and shares(x, t):
+                        raise LevelError(
+                            f"jit: the function writes to a Tensor ({describe(t)}) that shares its "
+                            f"storage with "
+                            f"leaf {k} of the arguments; inside of the function they are separate, and one "
+                            "would keep its old value. Pass one of them, or x.clone()."
+                        )
+        return found
+
+    def same_in_lanes(
+        self, primitive: Primitive, operands: Sequence[PyTree], outs: Sequence[PyTree]
+    ) -> list[PyTree]:
+        """The outputs; what is new outside and computed of nothing that a vmap maps is one value."""
+        found = list(outs)
+        written = sorted({e.output for e in self.effects if e.output >= 0})
+        batched = [k for k in written if any([x.level.maps for x in layers(found[k])])]
+        if not batched:
+            return found
+        mapped = [any([x.level.maps for x in layers(x)]) for x in operands]
+        closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(x)) for x in operands])
+        for k in batched:
+            if not any([a and b for a, b in zip(inputs_of(closed, k), mapped, strict=True)]):
+                found[k] = _one_lane(found[k])
+        return found
+
+    def apply(
+        self, targets: Sequence[PyTree], outs: Sequence[PyTree], leaves: Sequence[PyTree]
+    ) -> None:
+        """Put what is new into the Tensors outside."""
+        news = [self._new(e, outs, leaves) for e in self.effects]
+        plain = state.body is None
+        for effect, t, new in zip(self.effects, targets, news, strict=True):
+            if effect.output < 0 or not isinstance(t, Tensor):
+                continue
+            level = new.level
+            if plain and level is ROOT and isinstance(new._value, jax.core.Tracer):
+                _refuse_traced(t)
+            plain = plain and level is ROOT and type(new._value) is array_type
+            plain = (
+                plain and t.level is ROOT and not effect.tracked and effect.what != "requires_grad"
+            )
+            if level is ROOT or level is state.body:
+                continue
+            check_captured(t, new)
+        if plain:
+            writer = Writer()
+            for effect, t, new in zip(self.effects, targets, news, strict=True):
+                if isinstance(t, Tensor):
+                    writer.add(effect, t, new._value if effect.what == "value" else new)
+            writer.write()
+            return
+        for effect, t, new in zip(self.effects, targets, news, strict=True):
+            if isinstance(t, Tensor):
+                _apply(effect, t, new)
+
+    def _new(self, effect: Effect, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> PyTree:
+        if effect.output >= 0:
+            new = _below(outs[effect.output])
+            return new if effect.tracked or effect.what == "grad" else without_history(new)
+        return effect.new.find(leaves) if isinstance(effect.new, OuterTensor) else effect.new
+
+    def results(self, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
+        """The results of the function, of the outputs of the program."""
+        it = iter(outs)
+        found = []
+        for kind in self.kinds:
+            if isinstance(kind, str):
+                x = next(it)
+                found.append(freed(x) if kind is FREED else x)
+            else:
+                found.append(kind.find(leaves) if isinstance(kind, OuterTensor) else kind)
+        return found
+
+    def own(self, outs: Sequence[PyTree]) -> list[PyTree]:
+        """The outputs as Tensors, without a history that they do not have in the body."""
+        kinds = [k for k in self.kinds if isinstance(k, str)]
+        found = []
+        for k, x in enumerate(outs):
+            tracked = self.unknown or (k < len(kinds) and kinds[k] is TRACKED)
+            tracked = tracked or any([e.output == k and e.tracked for e in self.effects])
+            found.append(as_tensor(x if tracked else without_history(x)))
+        return found
+
+
+def _differing(name: str, now: Facts, was: Facts) -> list[str]:
+    lines = []
+    if now.requires_grad != was.requires_grad:
+        lines.append(f"{name} {'requires' if now.requires_grad else 'does not require'} grad now")
+    if now.is_leaf != was.is_leaf:
+        lines.append(f"{name} {'is a leaf' if now.is_leaf else 'has a history'} now")
+    if now.has_grad != was.has_grad:
+        lines.append(f"{name} has {'a' if now.has_grad else 'no'} .grad now")
+    if now.hooks != was.hooks:
+        lines.append(f"{name} has other hooks now")
+    return lines
+
+
+def has_numbers(t: Tensor, numbers: np.ndarray) -> bool:
+    """Whether these are the values of ``t``, bit for bit."""
+    value = t.value
+    return type(value) is array_type and np.asarray(value).tobytes() == numbers.tobytes()
+
+
+def _refuse_traced(t: Tensor) -> None:
+    """Refuse to leave a value that JAX traces in a Tensor that was there before the trace."""
+    if type(t.value) is array_type:
+        raise LevelError(
+            f"jit: the function writes to a Tensor ({describe(t)}) from outside of a transform of "
+            f"JAX that is "
+            "around the call, and a value of the trace must not stay there. Call the function "
+            "outside of it, or "
+            "write fad.jit, fad.grad or fad.vmap in place of the transform of JAX."
+        )
+
+
+def _one_lane(x: PyTree) -> PyTree:
+    """The value that a Tensor has in every lane of the vmaps around."""
+    while isinstance(x, Tensor) and x.level.maps:
+        level: PyTree = x.level
+        dim = level.batch_dim(x)
+        x = as_tensor(x.value) if dim is None else as_tensor(level.unwrap(x, 0))[0]
+    return x
+
+
+def _below(x: PyTree) -> PyTree:
+    """``x`` without the levels around the call that have nothing of their own for it."""
+    while isinstance(x, Tensor) and x.level is not ROOT and x.level is not state.body:
+        level = x.level
+        if x.requires_grad or level.tangent(x) is not None or level.batch_dim(x) is not None:
+            break
+        if level.traces or not isinstance(x.value, (Tensor, array_type)):
+            break
+        x = as_tensor(x.value)
+    return x
+
+
+def freed(x: PyTree) -> Tensor:
+    """``x`` as a result of a graph that a backward pass has freed."""
+    t = as_tensor(x)
+    t._requires_grad, t._node = True, FreedNode()
+    return t
+
+
+def without_history(x: PyTree) -> PyTree:
+    """``x`` without its history of the tape, or of the body around."""
+    if not isinstance(x, Tensor):
+        return x
+    x = inside(x)
+    level = x.level
+    if not x.requires_grad or (level is not ROOT and level is not state.body):
+        return x
+    return new_tensor(x.value, level or ROOT, x.aux)
+
+
+def _apply(effect: Effect, t: Tensor, new: PyTree) -> None:
+    """One effect, where there is more than arrays."""
+    if effect.what == "grad":
+        meta_of(t).grad = new
+    elif effect.what == "requires_grad":
+        t.requires_grad_(new)
+    else:
+        if effect.tracked:
+            overwrite_from(t, new, "jit")
+        else:
+            with no_grad():
+                overwrite_from(t, new, "jit")
+        storage_of(t).version += effect.writes - 1
+
+
+class Writer:
+    """Sets attributes of several objects in one call of a function in C; see NOTE [steps]."""
+
+    def __init__(self) -> None:
+        self.objects: list[PyTree] = []
+        self.names: list[str] = []
+        self.values: list[PyTree] = []
+
+    def add(self, effect: Effect, t: Tensor, new: PyTree) -> None:
+        """An effect on ``t``: ``new`` is an array, or what ``.grad`` is."""
+        if effect.what == "grad":
+            self._set(meta_of(t), "grad", new)
+            return
+        storage = storage_of(t)
+        if storage.data is not None:
+            self._set(storage, "data", new_tensor(new, ROOT))
+        self._set(t, "_value", new)
+        self._set(storage, "version", storage.version + effect.writes)
+        link: PyTree = t.meta.link  # type: ignore[union-attr]
+        if link is not None:
+            self._set(link, "seen", storage.version + effect.writes)
+            self._set(link, "detached", False)
+
+    def _set(self, owner: PyTree, name: str, value: PyTree) -> None:
+        self.objects.append(owner)
+        self.names.append(name)
+        self.values.append(value)
+
+    def write(self) -> None:
+        """Set them."""
+        set_all(self.objects, self.names, self.values)
+
+
+def set_all(objects: Sequence[PyTree], names: Sequence[str], values: PyTree) -> None:
+    """``setattr`` for each; no signal handler runs in between, unless ``values`` runs Python code."""
+    collections.deque(map(setattr, objects, names, values), 0)

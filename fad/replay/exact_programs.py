@@ -1,0 +1,220 @@
+"""Compiles programs of small arrays; see NOTE [exact programs] in `fad.core.exact_programs`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Sequence
+
+import jax
+import numpy as np
+
+from fad.core.dtypes import is_inexact
+from fad.core.exact_programs import barrier_primitive, optimization_barrier, pace
+from fad.core.jaxapi import (
+    Literal,
+    called,
+    current_program,
+    define_primitive,
+    new_primitive,
+    programs,
+    write_equations,
+)
+from fad.core.jaxprs import parameters_key, select, spread
+from fad.core.threads import make_jit, without_collector
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Atom,
+    Aval,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+)
+
+
+@functools.cache
+def _options_of_small_programs() -> dict[str, bool | str]:
+    """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
+
+    By default XLA schedules parts of a program on other threads, which takes longer than to compute
+    small ones. The operations of such a program are separated by `barrier`.
+    """
+    options: dict[str, bool | str] = {
+        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+        # This pass would remove the barriers before XLA fuses operations.
+        "xla_disable_hlo_passes": "cse_barrier_expander",
+    }
+    if jax.default_backend() != "cpu":
+        return {}
+    try:
+        jax.jit(lambda: 0, compiler_options=options)()
+    except Exception:  # this version of XLA lacks it: nothing depends on it
+        return {}
+    return options
+
+
+def jit_of_small(f: ArrayFunction) -> jax.stages.Wrapped:
+    """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
+    return make_jit(without_collector(f), compiler_options=_options_of_small_programs())
+
+
+def _copying_barrier(*values: Array, copied: Sequence[bool]) -> list[Array]:
+    """A barrier behind a copy of each value that is ``copied``; see NOTE [exact programs]."""
+    # A copy is a choice between a value and itself, which XLA cannot see through.
+    of = select(copied, values)
+    no, *twice = optimization_barrier(np.False_, *of, *of)
+    copies = [jax.lax.select(no, *pair) for pair in zip(twice[: len(of)], twice[len(of) :])]
+    return list(optimization_barrier(*spread(copied, copies, values)))
+
+
+_copying_barrier_primitive = new_primitive("copying_barrier")
+define_primitive(_copying_barrier_primitive, _copying_barrier, lambda *avals, copied: avals)
+
+
+def jit_exact(f: ArrayFunction, avals: Sequence[Aval]) -> ArrayFunction:
+    """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
+    execution; see NOTE [exact programs].
+    """
+    as_it_is = jit_of_small(f)
+    traced = as_it_is.trace(*avals)
+    closed = traced.jaxpr
+    unread = _unread(closed.jaxpr)
+    eqns = _with_copies(closed)
+    if not unread and eqns is None:
+        traced.lower()  # cached: the first call finds it
+        return as_it_is
+    count = len(closed.jaxpr.outvars)
+    outvars = [*closed.jaxpr.outvars, *unread]
+    whole = closed.replace(
+        jaxpr=closed.jaxpr.replace(eqns=eqns or closed.jaxpr.eqns, outvars=outvars)
+    )
+
+    def written(*values: Array) -> tuple[Array, ...]:
+        outs = write_equations(current_program(), whole, values)
+        if not unread:
+            return tuple(outs)
+        read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
+        return (*outs[:count], jax.numpy.concatenate(read))
+
+    compiled = jit_of_small(written)
+    compiled.lower(*avals)
+    return (lambda *values: compiled(*values)[:count]) if unread else compiled
+
+
+def _unread(jaxpr: JaxBody) -> list[Atom]:
+    """Results of barriers that are not read, where another result of the same barrier is."""
+    live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
+    found = []
+    for eqn in reversed(jaxpr.eqns):
+        if live.isdisjoint(eqn.outvars):
+            continue
+        live.update([v for v in eqn.invars if not isinstance(v, Literal)])
+        if eqn.primitive is barrier_primitive:
+            found += [v for v in eqn.outvars if v not in live and v.aval.size]
+    return found
+
+
+def _with_copies(closed: JaxProgram) -> list[JaxEquation] | None:
+    """The equations, with copies where an operation has operands in one buffer; None if none has."""
+    eqns = closed.jaxpr.eqns
+    numbering = _Numbering(closed)
+    changed: dict[int, JaxEquation] = {}
+    for i, eqn in enumerate(eqns):
+        pace.yield_gil()
+        numbering.add(eqn)
+        if eqn.primitive is not barrier_primitive or len(eqn.invars) == 1:
+            continue
+        seen: set[int] = set()
+        copied = []
+        for v in eqn.invars:
+            number = numbering.of(v)
+            copied.append(number in seen and is_inexact(v.aval.dtype))
+            seen.add(number)
+        if any(copied):
+            changed[i] = eqn.replace(
+                primitive=_copying_barrier_primitive, params={"copied": tuple(copied)}
+            )
+    return [changed.get(i, eqn) for i, eqn in enumerate(eqns)] if changed else None
+
+
+# Whose result XLA may take for the last operand that is as large.
+_MOVES = frozenset(
+    "broadcast_in_dim concatenate convert_element_type copy copy_p cummax cummin cumprod cumsum "
+    "dynamic_slice dynamic_update_slice expand_dims gather integer_pow layout_constraint pad reduce_and "
+    "reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window "
+    "reduce_window_sum reshape rev slice sort split squeeze stop_gradient transpose".split()
+)
+
+
+class _Numbering:
+    """Numbers of values: equal ones for values that may be in one buffer."""
+
+    def __init__(self, closed: JaxProgram) -> None:
+        self._known: dict[Hashable, int] = {}
+        self._numbers: dict[Atom, int] = {}
+        self._params: dict[int, Hashable] = {}
+        self._name(closed)
+        for v in closed.jaxpr.invars:
+            self._numbers[v] = self._number(v)
+
+    def _number(self, key: Hashable) -> int:
+        return self._known.setdefault(key, len(self._known))
+
+    def _name(self, closed: JaxProgram) -> None:
+        for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
+            self._numbers[v] = self._number(_content(c))
+
+    def of(self, atom: Atom) -> int:
+        """The number of an operand of an equation."""
+        if isinstance(atom, Literal):
+            return self._number(_content(atom.val))
+        return self._numbers[atom]
+
+    def add(self, eqn: JaxEquation) -> None:
+        """Number the results of an equation, whose operands are numbered."""
+        numbers = list(map(self.of, eqn.invars))
+        inner = _opened(eqn)
+        if inner is not None:
+            self._name(inner)
+            invars = inner.jaxpr.invars
+            self._numbers.update(zip(invars, numbers[len(numbers) - len(invars) :], strict=True))
+            for e in inner.jaxpr.eqns:
+                self.add(e)
+            results = list(map(self.of, inner.jaxpr.outvars))
+        elif eqn.primitive is barrier_primitive or eqn.primitive.name == "optimization_barrier":
+            results = numbers
+        else:
+            key = self._number((eqn.primitive, parameters_key(eqn, self._params), *numbers))
+            moves = eqn.primitive.name in _MOVES or any(map(_is_neutral, eqn.invars))
+            results = []
+            for k, out in enumerate(eqn.outvars):
+                moved = self._moved(eqn, out, numbers) if moves else None
+                results.append(self._number((key, k)) if moved is None else moved)
+        self._numbers.update(zip(eqn.outvars, results, strict=True))
+
+    def _moved(self, eqn: JaxEquation, out: Atom, numbers: Sequence[int]) -> int | None:
+        """The number of the operand that a result may be."""
+        for v, number in zip(reversed(eqn.invars), reversed(numbers)):
+            if (
+                not isinstance(v, Literal)
+                and v.aval.size == out.aval.size
+                and v.aval.dtype == out.aval.dtype
+            ):
+                return number
+        return None
+
+
+def _opened(eqn: JaxEquation) -> JaxProgram | None:
+    """The program of a call, with a derivative of its own or not; None for what is no call."""
+    return next(programs(eqn)) if eqn.primitive.name == "custom_jvp_call" else called(eqn)
+
+
+def _is_neutral(atom: Atom) -> bool:
+    """Whether it is a number with which an operation may give its other operand."""
+    return isinstance(atom, Literal) and np.size(atom.val) == 1 and atom.val in (0, 1)
+
+
+def _content(value: object) -> Hashable:
+    """A key of a constant."""
+    found = np.asarray(value)
+    return str(found.dtype), found.shape, found.tobytes()

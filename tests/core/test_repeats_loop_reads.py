@@ -1,0 +1,62 @@
+"""What loops read of each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fad.core.repeats import Elements, LoopReads, Numbered, Result, Slices, find_loops
+
+
+def reads(f: Any, *args: Any) -> LoopReads:
+    program = Numbered(jax.make_jaxpr(f)(*args))
+    return LoopReads(program, find_loops(program))
+
+
+def forth_and_back(x: Any) -> Any:
+    states = []
+    for _ in range(50):
+        states.append(x)
+        x = x + jnp.sin(x) * (x * x)
+    g = x
+    for s in reversed(states):
+        g = g - jnp.cos(g) * (s * s) + s
+    return g
+
+
+def test_a_loop_reads_an_earlier_one_backwards() -> None:
+    found = reads(forth_and_back, 1.0)
+    count = found.loops[0].count  # the last repeat may be left out
+    assert [loop.count for loop in found.loops] == [count, count] and count >= 49
+    columns = {x for x in found.origins[1] if type(x) is tuple}
+    assert columns
+    for column in columns:
+        elements, fits = found.elements(column) or (None, None)
+        assert fits is not None and fits.all() and isinstance(elements, Elements)
+        assert (elements.loop, elements.first, elements.step) == (0, count - 1, -1)
+
+
+def test_as_little_is_stored_as_gives_the_rest() -> None:
+    found = reads(forth_and_back, 1.0)
+    names = [found.equation(0, at).primitive.name for at in range(found.loops[0].period)]
+    square = Result(names.index("mul"), 0)
+    state = next(x for x in found.origins[0] if isinstance(x, Result) and x.entry)
+    assert found.stored(0, [square], []) == {square}  # as large as the state
+    assert found.stored(0, [square, state], []) == {state}
+    sine = Result(names.index("sin"), 0)
+    assert found.stored(0, [sine, state], []) == {sine, state}  # costs more
+
+
+def test_slices_at_moving_places() -> None:
+    def f(xs: Any) -> Any:
+        h = xs[0]
+        for t in range(50):
+            h = jnp.tanh(h + xs[49 - t]) * 0.5
+        return h
+
+    found = reads(f, jnp.ones((50, 3)))
+    (loop,) = found.loops
+    ((_, slices),) = found.slices[0].items()
+    assert slices == Slices(slices.array, 0, 49, -1, loop.count)
