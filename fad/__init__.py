@@ -212,6 +212,9 @@ _replay.install()
 _install.install()
 _tracebacks.install()
 
+# It is PyTorch's name for `jit`: who calls it is told so, as of other names that are not there.
+del globals()["compile"]
+
 
 # Dtypes that are not in ``__all__``: a star import would take Python's own names away.
 bool, float, int = _dtypes.bool_, _dtypes.float_, _dtypes.int_

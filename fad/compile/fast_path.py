@@ -7,9 +7,12 @@ functional twin would.
 
 NOTE [donated buffers]
 
-    step(x)
+    w = fad.tensor(array)
+    step = fad.jit(lambda v: w.add_(v).sum())
+    for _ in range(3):
+        step(1.0)
     held = w.array
-    step(x)
+    step(1.0)
     assert not held.is_deleted()
 
 The array that a Tensor has before it is written to is given to XLA for the new one, so that a step needs no

@@ -2,6 +2,16 @@
 
 NOTE [calls of the host]
 
+    def f(v):
+        y = v * v
+        y.register_hook(seen.append)
+        return y
+
+    seen = []
+    slope = fad.jit(fad.grad(f), hooks=True)
+    slope(1.0), slope(2.0)
+    assert len(seen) == 2  # it is traced once
+
 In the body of ``jit(f, hooks=True)`` a backward pass that comes to a hook writes a call of the host into the
 program: one equation, whose function is the hook. It is an ordered effect, so hooks run at each execution,
 in the order in which the pass came to them, and none is dropped.

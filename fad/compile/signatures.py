@@ -189,6 +189,11 @@ def positions_and_names(
 #
 # NOTE [what compiled code depends on]
 #
+#     f = fad.jit(lambda v: v if fad.is_grad_enabled() else -v)
+#     with fad.no_grad():
+#         assert f(1.0) == -1.0
+#     assert f(1.0) == 1.0
+#
 # A compiled program is found again by everything that its trace could see: the arguments' structure, shapes,
 # dtypes and static values, and where the elements of views are, see NOTE [addresses]; the named axes of
 # running vmaps; the grad mode and the hooks on saved values; JAX's configuration; and if the function draws

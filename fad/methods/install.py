@@ -20,9 +20,6 @@ def install() -> None:
         notebook.MEMBERS,
         shapes.MEMBERS,
         in_place.MEMBERS,
-        shapes.MEMBERS,
-        placement.MEMBERS,
-        operators.MEMBERS,
         placement.MEMBERS,
         history.MEMBERS,
     ):

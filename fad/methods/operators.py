@@ -75,7 +75,7 @@ def _set_part(name: str) -> Callable[[Tensor, Operand], None]:
     return put
 
 
-def _table() -> dict[str, object]:
+def _operators() -> dict[str, object]:
     found: dict[str, object] = {}
     for name, function in _BINARY.items():
         op = getattr(fnp, function)
@@ -91,8 +91,6 @@ def _table() -> dict[str, object]:
         found[name] = attribute(method_of((fnp, name)), _set_part(name))
     return found
 
-
-MEMBERS = _table()
 
 # A Tensor as a container: items, length, iteration, membership, copies.
 
@@ -131,7 +129,8 @@ def _copy(self: Tensor, order: str = "C") -> Tensor:
     return clone(self)
 
 
-MEMBERS |= {
+MEMBERS: dict[str, object] = {
+    **_operators(),
     "__contains__": _contains,
     "__copy__": shallow_copy,
     "__deepcopy__": deep_copy,

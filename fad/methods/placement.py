@@ -151,17 +151,6 @@ def _sharding(self: Tensor) -> Any:
     return unwrap(self).sharding
 
 
-MEMBERS: dict[str, object] = {
-    "astype": _astype,
-    "device": attribute(_device),
-    "devices": _devices,
-    "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
-    "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),
-    "sharding": attribute(_sharding),
-    "to": _to,
-    "weak_type": property(lambda self: bool(self.aval.weak_type), doc="As in JAX."),
-}
-
 # Methods that name a dtype or a device: ``x.float()``, ``x.cpu()``; and new Tensors of the kind of one.
 
 # Method -> dtype. Without 64 bits (``jax_enable_x64``), JAX has those of 32 bits in place of wider ones.
@@ -279,12 +268,15 @@ def _new(make: Callable[..., Tensor], most: int | None = None) -> Callable[..., 
     return new
 
 
-MEMBERS |= {
+MEMBERS: dict[str, object] = {
     **{name: _to_dtype(dtype) for name, dtype in DTYPES.items()},
     "__round__": _round,
+    "astype": _astype,
     "contiguous": _contiguous,
     "cpu": _cpu,
     "cuda": _cuda,
+    "device": attribute(_device),
+    "devices": _devices,
     "element_size": _element_size,
     "is_complex": _is(np.complexfloating),
     "is_contiguous": _is_contiguous,
@@ -292,6 +284,8 @@ MEMBERS |= {
     "is_nonzero": _is_nonzero,
     "is_same_size": _is_same_size,
     "is_signed": _is_signed,
+    "itemsize": property(lambda self: self.dtype.itemsize, doc="Bytes of one element."),
+    "nbytes": property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all."),
     "new_empty": _new(functions.empty),
     "new_full": _new(functions.full, 2),
     "new_ones": _new(functions.ones),
@@ -299,6 +293,9 @@ MEMBERS |= {
     "new_zeros": _new(functions.zeros),
     "resolve_conj": _itself,
     "resolve_neg": _itself,
+    "sharding": attribute(_sharding),
+    "to": _to,
     "type": _type,
     "type_as": _type_as,
+    "weak_type": property(lambda self: bool(self.aval.weak_type), doc="As in JAX."),
 }

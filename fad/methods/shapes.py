@@ -216,24 +216,6 @@ def _of_dtype(dtype: DType) -> ViewOp:
     )
 
 
-MEMBERS: dict[str, object] = {
-    "T": attribute(_reversed),
-    "__dir__": _dir,
-    "mT": attribute(_swapped),
-    "base": property(_base, doc=_base.__doc__),
-    "_base": property(_base, doc=_base.__doc__),  # PyTorch's name
-    "expand": _expand,
-    "flatten": _flatten,
-    "is_view": property(_is_view, doc=_is_view.__doc__),
-    "replay_on": _replay_on,
-    "reshape": _reshape,
-    "split": _split,
-    "transpose": _transpose,
-    "unbind": _unbind,
-    "view": _view,
-    "view_fn": attribute(_view_fn),
-}
-
 # Views and shapes under PyTorch's names, made of `fad.numpy`'s and of indices.
 
 # Asking
@@ -372,26 +354,41 @@ def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
     return fnp.reshape(fnp.sum(self, axes), size) if axes else self
 
 
-MEMBERS |= {
+MEMBERS: dict[str, object] = {
     "H": attribute(_hermitian),
+    "T": attribute(_reversed),
+    "__dir__": _dir,
+    "_base": property(_base, doc=_base.__doc__),  # PyTorch's name
     "adjoint": _conjugated,
+    "base": property(_base, doc=_base.__doc__),
     "dim": _dim,
+    "expand": _expand,
     "expand_as": _expand_as,
+    "flatten": _flatten,
     "flip": _flip,
+    "is_view": property(_is_view, doc=_is_view.__doc__),
     "mH": attribute(_conjugated),
+    "mT": attribute(_swapped),
     "narrow": _narrow,
     "narrow_copy": _narrow_copy,
     "ndimension": _dim,
     "nelement": _numel,
     "numel": _numel,
     "permute": _permute,
+    "replay_on": _replay_on,
+    "reshape": _reshape,
     "reshape_as": _reshape_as,
     "select": _select,
+    "split": _split,
     "split_with_sizes": _split_with_sizes,
     "sum_to_size": _sum_to_size,
     "t": _t,
     "tile": _tile,
+    "transpose": _transpose,
+    "unbind": _unbind,
     "unflatten": _unflatten,
     "unsqueeze": _unsqueeze,
+    "view": _view,
     "view_as": _reshape_as,
+    "view_fn": attribute(_view_fn),
 }

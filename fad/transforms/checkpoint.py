@@ -2,6 +2,10 @@
 
 NOTE [checkpoint is a Function without rules]
 
+    y = fad.checkpoint(lambda v: fnp.sin(v) * x)(2.0)
+    y.backward()
+    assert x.grad == fnp.sin(2.0)  # of what the body closes over
+
 The checkpointed call is one operation whose rules are derived from its body: the pullback runs the
 body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
 nests with everything, and the Functions inside keep their rules. What the body closes over are further

@@ -147,6 +147,11 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
 #
 # NOTE [branches of which lanes take several]
 #
+#     choice = lambda p, v: fad.lax.cond(p, lambda v: 2.0 * v, lambda v: 3.0 * v, v)
+#     f = lambda vs: fad.vmap(choice)(np.array([True, False]), vs)
+#     (sent,) = fad.linear_transpose(f, np.zeros(2, np.float32))(np.ones(2, np.float32))
+#     assert sent.tolist() == [2.0, 3.0]
+#
 # JAX's vmap of a ``cond`` runs each branch on all lanes of ``select_n(taken, stop_gradient(x), x)``: that is
 # x, but nothing is pulled back from lanes that do not take the branch. JAX does not transpose
 # ``stop_gradient``. Here such a one is replaced, before the program is transposed, by an identity whose

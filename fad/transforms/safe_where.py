@@ -2,6 +2,11 @@
 
 NOTE [why where is not enough]
 
+    f = lambda v: fad.safe_where(v > 0.0, fnp.sqrt, fnp.negative, v)
+    assert fad.grad(f)(0.0) == -1.0
+    g = lambda v: fnp.where(v > 0.0, fnp.sqrt(v), -v)
+    assert fnp.isnan(fad.grad(g)(0.0))
+
 The derivative of ``where(c, f(x), g(x))`` is ``f'(x) * where(c, t, 0)`` and the same of g: where c is
 false, zero times f'(x), which is NaN if f'(x) is infinite or NaN. So what goes into f has to be selected
 too. ``where(c, x, stop_gradient(x))`` is x, and its derivative is zero where c is false, whatever the

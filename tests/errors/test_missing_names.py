@@ -33,6 +33,7 @@ def test_dir_and_the_star_import_have_public_names_alone():
         ("rev", "write fad.lax.rev"),
         ("backward", "write fad.autograd.backward"),
         ("functional_call", "write fad.func.functional_call"),
+        ("compile", "write fad.jit(f)"),
         ("linalg", "write fad.numpy.linalg"),
         ("special", "write fad.scipy.special"),
         ("gard", "did you mean 'grad'"),

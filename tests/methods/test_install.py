@@ -16,8 +16,7 @@ from fad.methods.in_place import IN_PLACE
 
 TABLES = [
     IN_PLACE,
-    *[m.MEMBERS for m in (operators, values, shapes, operators, placement, history)],
-    *[m.MEMBERS for m in (placement, names, in_place, shapes)],
+    *[m.MEMBERS for m in (operators, values, shapes, placement, history, names, in_place)],
 ]
 
 

@@ -22,36 +22,28 @@ PACKAGE = ROOT / "fad"
 # The rooms of fad, and the files inside of each: what is imported stands above, in the room or in an earlier
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
-    "errors": "advice tracebacks suggestions synonyms missing_names",
-    "core": """types threads keys blocks dtypes devices caches collector observation pace background
-        private_names jaxapi unrecorded avals masked jaxprs elementwise exact_programs borrowed
-        equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
-        repeats loop_reads rolling residual_plans casts replay_protocol""",
-    "tape": """handles running edges graph captures grad_mode anomaly nan_origins packing saved recorded_node
-        outside_node saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine
-        endpoints""",
-    "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
-    "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
-        make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
-        unrecorded_writes inplace shapes_in_place copying outside_tensors""",
-    "arrays": """arguments lists special_cases call_notes keywords dims numpy_keywords
-        numpy_functions plans results operations smooth smooth_ratios smooth_functions smooth_gamma
-        smooth_special smooth_matrices smooth_norms smooth_deviations torch_functions
-        torch_matrices torch_indexing torch_operations unrolled control_flow loops loop_rules while_loops
-        aliasing derive namespaces""",
+    "errors": "advice tracebacks missing_names",
+    "core": """types caches threads dtypes observation private_names jaxapi avals jaxprs exact_programs
+        borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
+        replay_protocol""",
+    "tape": """handles graph grad_mode anomaly saved nodes recorder accumulate hooks builtin_nodes engine jvp
+        vmap staged""",
+    "views": """pytree chains aliases duals make_view masked_parts scatter_mul indexing write_ops inplace
+        copying""",
+    "arrays": """arguments special_cases numpy_functions operations smooth_functions smooth_special
+        smooth_norms torch_functions torch_operations control_flow while_loops namespaces""",
     "numpy": "*",
     "lax": "*",
     "nn": "initializers losses utils",
     "random": "",
     "scipy": "*",
-    "functions": """templates context definitions rules linear_programs transposed_rules derived_rules
-        closures native nodes calls check_results once_differentiable user_rules compiled_rules fast_calls
-        function""",
-    "transforms": "backward *",
+    "functions": "context rules derived_rules closures native user_rules compiled_rules calls function",
+    "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize safe_where
+        series jet jacobian_rows laplacian""",
+    "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions * install",
-    "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind program_keys
-        shardings hooks_in_compiled_code jit_state jit_fast_path compilation tracing flat_operations
-        torch_memory torch_checks torch_in_fad fad_in_torch""",
+    "bridge": "protocols jax_functions custom_rules",
+    "torch": "memory checks flat_operations from_torch to_torch",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",
@@ -62,7 +54,7 @@ ROOMS = {
     "testing": "*",
     "viz": """nodes groups text drawing matrices patterns graphs pullbacks findings causes
         graph_causes""",
-    "replay": "policy inputs program states segment trace",
+    "replay": "background policy inputs program states segment trace",
 }
 IN_FRONT = {
     "errors",
@@ -368,7 +360,7 @@ def test_the_root_has_rooms_and_nothing_else() -> None:
 
 
 def test_inner_rooms_say_what_comes_in_and_what_goes_out() -> None:
-    for room in "errors core tape levels arrays functions transforms bridge".split():
+    for room in "errors core tape arrays functions transforms compile bridge torch".split():
         text = ast.get_docstring(ast.parse(MODULES[room].read_text()))
         assert re.search(r"comes? in", text) and re.search(r"goe?s? out", text), room
 
@@ -381,11 +373,11 @@ def test_only_public_names_are_listed() -> None:
     assert {
         "core",
         "tape",
-        "levels",
         "views",
         "arrays",
         "functions",
         "transforms",
+        "compile",
         "replay",
     } <= rooms
     assert all(hasattr(fad, name) for name in fad.__all__)
@@ -459,7 +451,7 @@ def test_the_checks_catch_what_they_should() -> None:
         "fad.core.tensor:3 imports fad.bridge for its types, a room that is below it in ROOMS"
     ]
     assert not type_errors("core.tensor", typed.replace("fad.bridge", "fad.core.level"))
-    assert not type_errors("bridge.tracing", typed.replace("fad.bridge", "fad.core.level"))
+    assert not type_errors("bridge.jax_functions", typed.replace("fad.bridge", "fad.core.level"))
     with pytest.raises(LookupError, match=r"fad/unplaced\.py has no place in LAYERS"):
         layer_errors("unplaced", "import fad\n")
 

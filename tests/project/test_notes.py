@@ -19,7 +19,7 @@ from helpers import ROOT
 import fad
 import fad.numpy as fnp
 
-ROOMS = ("core", "tape", "levels", "views", "functions")
+ROOMS = ("core", "tape", "views", "functions", "transforms", "compile")
 TITLE = re.compile(r"^(?P<lead> *|# )NOTE \[(?P<title>[^\]]+)\]\n", re.MULTILINE)
 RAISES = re.compile(r"# raises (\w+)")
 

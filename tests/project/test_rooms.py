@@ -9,35 +9,22 @@ from helpers import ROOT
 
 # Modules that are wholly tested in another file: what they have is a few lines, or runs only as part of that.
 ELSEWHERE = {
-    "arrays/loop_rules": "arrays/test_while_loops.py",
-    "arrays/loops": "arrays/test_while_loops.py",
-    "arrays/plans": "arrays/test_operations.py",
-    "arrays/smooth": "arrays/test_smooth_functions.py",
-    "arrays/smooth_gamma": "arrays/test_smooth_functions.py",
-    "arrays/smooth_matrices": "arrays/test_smooth_functions.py",
-    "arrays/smooth_ratios": "arrays/test_smooth_functions.py",
     "arrays/smooth_special": "arrays/test_smooth_functions.py",
     "arrays/torch_functions": "methods/test_names_vs_torch.py",
-    "arrays/torch_indexing": "methods/test_names_vs_torch.py",
-    "arrays/torch_matrices": "methods/test_names_vs_torch.py",
     "autograd/function": "project/test_torch_names.py",
     "autograd/grad_mode": "project/test_torch_names.py",
     "autograd/graph": "project/test_torch_names.py",
     "autograd/profiler": "profiling/test_profiler.py",
     "numpy/fft": "arrays/test_namespaces.py",
     "numpy/linalg": "arrays/test_namespaces.py",
-    "core/residual_plans": "core/test_residuals.py",
     "core/types": "project/test_annotations.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "replay/policy": "replay/test_program.py",
-    "tape/recorded_node": "tape/test_recorder.py",
-    "tape/running": "tape/test_threads.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",
     "viz/findings": "viz/test_causes.py",
     "viz/graph_causes": "viz/test_causes.py",
     "viz/pullbacks": "viz/test_causes.py",
-    "views/shapes_in_place": "methods/test_in_place_shapes_in_place.py",
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """
