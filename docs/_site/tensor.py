@@ -9,7 +9,7 @@ import fad
 # From a title to the modules that the members come from, and an example of them.
 GROUPS = {
     "Shape and dtype": (
-        ("fad.core.tensor", "fad.methods.placement", "fad.methods.placement"),
+        ("fad.core.tensor", "fad.methods.placement"),
         """
         >>> x = fad.tensor([[1.0, 2.0, 3.0]])
         >>> x.shape, x.ndim, x.size, x.dtype.name, x.nbytes
@@ -48,7 +48,7 @@ GROUPS = {
         """,
     ),
     "Views": (
-        ("fad.methods.shapes", "fad.methods.shapes", "fad.views.indexing"),
+        ("fad.methods.shapes", "fad.views.indexing"),
         """
         >>> x = fad.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> first, second = x.unbind(0)
@@ -59,7 +59,7 @@ GROUPS = {
         """,
     ),
     "Functions as methods": (
-        ("fad.methods.names", "fad.methods.names"),
+        ("fad.methods.names",),
         """
         >>> x = fad.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> x.sum().item(), x.mean(0).tolist(), x.max(axis=1).tolist(), x.argmax().item()
@@ -69,7 +69,7 @@ GROUPS = {
         """,
     ),
     "In place": (
-        ("fad.methods.in_place", "fad.methods.in_place"),
+        ("fad.methods.in_place",),
         """
         >>> x = fad.tensor([1.0, 4.0])
         >>> x.sqrt_().add_(1.0).mul_(2.0)

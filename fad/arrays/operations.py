@@ -267,7 +267,7 @@ class Parameters:
 # ``KEYS``: it handles random keys. Its results are JAX arrays, unless an argument is a Tensor.
 #
 # The role is applied at the edge. A function that makes arrays has it around its call. NumPy arrays are
-# seen in the types of the arguments, by which `fad.arrays.operations` finds the Primitive anyway: calls with
+# seen in the types of the arguments, by which `fast_function` finds the Primitive anyway: calls with
 # them do not take the fast path.
 
 FOLLOWS, TENSORS, KEYS = range(3)

@@ -40,7 +40,7 @@ from fad.core.types import (
 # JAX differentiates the formula by which a function is computed. The formula may break down where the
 # function does not: ``x**1.0`` is smooth at 0, and its second derivative is computed as ``0 * 0**-1``. Such
 # functions of JAX keep their values, bit by bit, and get the derivatives of another formula, or slopes that
-# are given by hand. `fad.arrays.smooth_functions` has the table of them. A slope is itself a function of this
+# are given by hand: `IN_NUMPY`, `IN_LAX`, `IN_NN`. A slope is itself a function of this
 # kind, so that derivatives of all orders are right, in both modes, and in whatever JAX does with them.
 #
 # A slope given by hand is a nonlinear function of the point alone, and the tangent is multiplied by it: a
@@ -276,8 +276,8 @@ bessel_i0e, bessel_i1e = I0E(lax.bessel_i0e), I1E(lax.bessel_i1e)
 
 # Functions of jax.numpy, jax.lax and jax.nn with derivatives that are right wherever they are smooth.
 #
-# See NOTE [smooth] in `fad.arrays.smooth_functions`. Each function here takes a function of JAX, and returns
-# one with the same arguments and values. docs/singular-points.md has what was wrong, with a program for each.
+# See NOTE [smooth]. Each function here takes a function of JAX, and returns one with the same arguments and
+# values. docs/singular-points.md has what was wrong, with a program for each.
 
 # Powers
 
@@ -624,9 +624,7 @@ IN_NN: dict[str, Function] = {
     "logsumexp": _logsumexp,
 }
 
-# The determinant, with derivatives that are right for singular matrices too.
-#
-# See NOTE [smooth] in `fad.arrays.smooth_functions`, and `fad.arrays.smooth_functions`.
+# The determinant, with derivatives that are right for singular matrices too; see NOTE [smooth].
 
 _BLOCK = 3
 

@@ -341,7 +341,7 @@ IN_VQ: dict[str, Function] = {"vq": _vq}
 
 # Variances and standard deviations, with the derivative 0 where elements are equal.
 #
-# See NOTE [kinks] in `fad.arrays.smooth_norms`: a deviation is the distance from the mean.
+# See NOTE [kinks]: a deviation is the distance from the mean.
 
 
 def _spread(function: Function, root: bool = True, of_nan: bool = False) -> Function:

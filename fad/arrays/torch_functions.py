@@ -1,8 +1,8 @@
 """Functions of PyTorch that JAX does not have, or has with another meaning, written in JAX.
 
 Names, arguments and results are those of PyTorch; several results are a named tuple. The annotations say
-what is an array and what is static, see `fad.arrays.arguments`. Those of matrices are in
-`fad.arrays.torch_functions`, those that index in `fad.arrays.torch_functions`.
+what is an array and what is static, see `fad.arrays.arguments`. Those of matrices come behind
+the others, and those that index last.
 """
 
 from __future__ import annotations
@@ -439,7 +439,7 @@ def unfold(x: Array, dimension: int, size: int, step: int) -> Array:
     return jnp.moveaxis(windows, dim + 1, -1)
 
 
-# Functions of PyTorch on matrices, written in JAX; see `fad.arrays.torch_functions`.
+# Functions on matrices.
 
 
 def _check_ndim(who: str, **arrays: tuple[Array, int]) -> None:
@@ -537,7 +537,7 @@ def diag_embed(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Arr
     return jnp.moveaxis(out, (-2, -1), (dim1, dim2))
 
 
-# Functions of PyTorch that read and write at indices, written in JAX; see `fad.arrays.torch_functions`.
+# Functions that read and write at indices.
 
 Index = tuple[PyTree, ...]
 

@@ -1,4 +1,4 @@
-"""PyTorch's functions of `fad.arrays.torch_functions`, `torch_matrices` and `torch_indexing` as operations.
+"""PyTorch's functions of `fad.arrays.torch_functions` as operations.
 
 ``torch_operations.addmm`` is a fad function, with its ``op``; it is made when it is first looked up.
 """
@@ -53,22 +53,18 @@ def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[...,
     return call
 
 
-# Their modules, which take time to import: at the first use.
-_MODULES = ("fad.arrays.torch_functions",)
-
-
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        for module in map(import_module, _MODULES):
-            for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
-                function: Any = getattr(module, own, None)
-                if getattr(function, "__module__", None) == module.__name__:
-                    function = _of_numbers_too(name, function) if name in OF_NUMBERS else function
-                    test = has_strides if name == "flatten" else None
-                    binder = view_binder(VIEWS[name], test) if name in VIEWS else bind
-                    found = Op(name, "fad.Tensor", function, binder=binder).function
-                    setattr(sys.modules[__name__], name, found)
-                    return found
+        module = import_module("fad.arrays.torch_functions")  # takes time: at the first use
+        for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
+            function: Any = getattr(module, own, None)
+            if getattr(function, "__module__", None) == module.__name__:
+                function = _of_numbers_too(name, function) if name in OF_NUMBERS else function
+                test = has_strides if name == "flatten" else None
+                binder = view_binder(VIEWS[name], test) if name in VIEWS else bind
+                found = Op(name, "fad.Tensor", function, binder=binder).function
+                setattr(sys.modules[__name__], name, found)
+                return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -8,7 +8,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -215,9 +215,6 @@ class Primitive:
     )
 
     expands = False
-
-    # Makes the plan that follows from the function, in `fad.core.primitive`.
-    derived_planner: ClassVar[Callable[..., VjpPlan]]
 
     def __init__(
         self,
@@ -475,7 +472,7 @@ class Primitive:
             by_aval = (mask, tuple(map(aval_of, values)))
             plan = self._plans.get(by_aval)
             if plan is None:
-                make = self.planner or self.derived_planner
+                make = self.planner or derived_plan
                 plan = self._plans[by_aval] = make(self, mask, list(by_aval[1]))
                 plan.simple = plan.single and not plan.extras and plan.differentiable == (True,)
             self._plans[key] = plan
@@ -688,8 +685,6 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
     saving.paths = primitive.paths
     return saving
 
-
-Primitive.derived_planner = staticmethod(derived_plan)
 
 # Conversion of dtypes.
 

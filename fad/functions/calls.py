@@ -493,7 +493,7 @@ def check_unchanged(rules: CallRules, args: Sequence[object], versions: Sequence
 # The fast path for calls of Functions on the eager tape.
 #
 # A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
-# level transforms it (see `fad.functions.calls`). Most calls of eager code concern the tape and nothing else.
+# level transforms it. Most calls of eager code concern the tape and nothing else.
 # There each level that is not there need not be asked: the body is run, and the node is made of what it
 # saved. Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`). It takes half
 # of the time of a bound call.

@@ -195,7 +195,7 @@ class _Linear(Dataflow[bool]):
 # rule, that would have no end. But in a rule that is transposed, a call on what depends on its variables is
 # linear in that: what is wanted of it is not a derivative, but its own transpose, and that is what its body
 # computes, transposed (`LinearRules`), as for JAX's ``custom_jvp``. A call with a vjp rule has that for it.
-# Calls in compiled code are found there (`fad.functions.derived_rules`). Of the body, as of a rule, nothing
+# Calls in compiled code are found there (`with_linear_calls`). Of the body, as of a rule, nothing
 # may be dropped. Where it cannot be transposed, the jvp rule of that call is, if it is not one that is being
 # transposed already.
 

@@ -154,7 +154,7 @@ METHODS: dict[str, Where] = {
     ),
 }
 
-# Methods that are functions of the Tensor, by the tables of `fad.methods.names`.
+# Methods that are functions of the Tensor, by the tables above.
 
 # What to write for a call that NumPy does not have and PyTorch has.
 HINTS = {

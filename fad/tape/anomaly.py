@@ -31,7 +31,7 @@ class _Mode:
     ``on``: anomaly mode; ``check_nan``: it looks for NaN; ``tracing``: calls and nodes are named for
     the profiler of JAX. ``node_observers``: functions that are given each new node. ``remembers``: new
     nodes are given to `remember`; ``looks_for_nan``: backward passes are followed by
-    `fad.tape.anomaly`. ``watch``: any of them, the one flag that every call checks.
+    `NanOrigins`. ``watch``: any of them, the one flag that every call checks.
     ``observer``: what `fad.autograd.profile` has put in; with it, or with ``watch``, nodes are run by
     `watched_node` (``nodes``).
     """

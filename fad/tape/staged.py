@@ -286,8 +286,7 @@ def code_of(f: Callable[..., PyTree]) -> Hashable:
 # their bodies at each call, and the bodies of Functions run on bare arrays: they compute with what is there.
 #
 # Compiled code is found again by the structure of the jaxpr, not by the identity of the body: a lambda
-# written in a loop does not compile in every iteration; see also NOTE [numbers in bodies] in
-# `fad.tape.staged`.
+# written in a loop does not compile in every iteration; see also NOTE [numbers in bodies].
 
 STOP_GRADIENT = Primitive("stop_gradient", jax.lax.stop_gradient, deferrable=True)
 

@@ -61,7 +61,7 @@ class BatchLevel(RecordingLevel):
     Arguments:
         batch_size: the length of that dimension.
         axis_name: the name by which collectives refer to it.
-        randomness: how lanes draw random numbers, by its name in `RANDOMNESS`; see `fad.tape.vmap`.
+        randomness: how lanes draw random numbers, by its name in `RANDOMNESS`; see `Draws`.
         first: the number of the first lane, where the batch is one chunk of a larger one.
     """
 

@@ -39,7 +39,7 @@ from fad.transforms.boundary import (
 from fad.views.aliases import link_of
 from fad.views.duals import DualLink, joined, made_dual
 
-# Forward mode: ``jvp``. Dual numbers by hand are in `fad.transforms.jvp`.
+# Forward mode: ``jvp``.
 
 
 def jvp(
