@@ -54,7 +54,7 @@ ROOMS = {
     "testing": "*",
     "viz": """nodes groups text drawing matrices patterns graphs pullbacks findings causes
         graph_causes""",
-    "replay": "background policy inputs program states segment trace",
+    "replay": "background exact_programs policy inputs program states segment trace",
 }
 IN_FRONT = {
     "errors",
