@@ -68,12 +68,12 @@ def test_functions_are_the_same_before_and_after(log: Log) -> None:
 
 
 def test_functions_of_modules_are_observed_too(log: Log) -> None:
-    fast_calls = sys.modules["fad.functions.calls"]
-    before = fast_calls.call
+    calls = sys.modules["fad.functions.calls"]
+    before = calls.fast_call
     observe(log)
-    assert fast_calls.call is not before and fast_calls.call.__wrapped__ is before
+    assert calls.fast_call is not before and calls.fast_call.__wrapped__ is before
     observe(None)
-    assert fast_calls.call is before
+    assert calls.fast_call is before
 
 
 def test_a_level_that_is_made_meanwhile_is_observed(log: Log) -> None:
