@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, captured_by_jit, state
+from fad.core.level import bind, bodies, captured_by_jit, inside, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Storage, Tensor, meta_of, new_tensor, storage_of
 from fad.core.types import Binder, Operand, Outputs, PyTree, Value
@@ -174,6 +174,7 @@ def make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
 
 def leave_peers(t: Tensor) -> None:
     """Let ``t`` share its storage with nothing, if all that it shared it with is gone."""
+    t = inside(t) if bodies.traced else t
     meta, link = t.meta, link_of(t)
     if meta is None or link is None or link.base is not None or link.chain or link.detached:
         return
