@@ -11,7 +11,18 @@ import numpy as np
 from fad.core.avals import VALUES
 from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, flush, layers, modes, outlived, outside, state
+from fad.core.level import (
+    Level,
+    bind,
+    bodies,
+    flush,
+    inside,
+    layers,
+    modes,
+    outlived,
+    outside,
+    state,
+)
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, has_history, meta_of, new_tensor, storage_of
 from fad.core.types import Operand, PyTree, Value
@@ -437,9 +448,10 @@ def _write_deferred(
     top: Any = None  # the level that `bind` would hand it to
     for a in (*own, *others):
         if isinstance(a, Tensor):
-            known = link_of(a)
-            if known is not None:
-                known.enter(a)
+            a = inside(a) if bodies.traced else a
+            alias = link_of(a)
+            if alias is not None:
+                alias.enter(a)
             if top is None or a._level.id > top.id:
                 top = a._level
     trace = top.current_trace() if top.alive else None

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.jaxapi import array_type
-from fad.core.level import bind, captured_by_jit, state
+from fad.core.level import bind, bodies, captured_by_jit, inside, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import UNSHARED, Meta, Storage, Tensor, meta_of, new_tensor, storage_of
 from fad.core.types import Array, Aval, Binder, DType, NumpyArray, Operand, Outputs, PyTree, Value
@@ -359,6 +359,7 @@ def make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
 
 def leave_peers(t: Tensor) -> None:
     """Let ``t`` share its storage with nothing, if all that it shared it with is gone."""
+    t = inside(t) if bodies.traced else t
     meta, link = t.meta, link_of(t)
     if meta is None or link is None or link.base is not None or link.chain or link.detached:
         return

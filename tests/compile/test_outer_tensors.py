@@ -43,3 +43,45 @@ def test_one_tensor_as_an_argument_and_from_outside():
         with pytest.raises(LevelError, match="shares its storage with leaf 0"):
             step(bad)
     assert w.tolist() == [8.0, 16.0]
+
+
+def test_what_was_only_detached_reads_like_any_other_tensor_from_outside() -> None:
+    def run(compiled: bool) -> list[object]:
+        w, v = (fad.tensor(x, requires_grad=True) for x in ([1.0, 2.0], [2.0, 1.0]))
+
+        def detached(x: fad.Tensor) -> fad.Tensor:
+            loss = (w.detach() * v * x).sum()
+            loss.backward()
+            with fad.no_grad():
+                w.sub_(1.0)
+            return loss.detach()
+
+        def read(x: fad.Tensor) -> fad.Tensor:
+            part = w.detach() * x
+            assert w.grad is None and w.is_leaf and w.data.shape == (2,)
+            return part.sum()
+
+        def within(x: fad.Tensor) -> fad.Tensor:
+            return (w * x).sum().detach()
+
+        def nested(x: fad.Tensor) -> fad.Tensor:
+            w.detach().mul_(2.0)
+            return calls(x) + w.detach().sum()
+
+        def added(x: fad.Tensor) -> fad.Tensor:
+            w.data.add_(1.0)
+            out = fad.ones(2)
+            out.add_(w.detach() * x)
+            return out.sum()
+
+        steps = detached, read, nested, added
+        calls = fad.jit(within) if compiled else within
+        if compiled:
+            steps = tuple(map(fad.jit, steps))
+        values: list[object] = []
+        for k in range(3):
+            for step in steps:
+                values += [float(step(fad.tensor(3.0 + k))), w.tolist(), w.grad, v.grad.tolist()]
+        return values
+
+    assert run(True) == run(False)

@@ -102,6 +102,8 @@ def _tracing(
         return trace
 
     before = sys.gettrace()
+    # Python 3.12 looks for frames whose opcodes are traced when settrace is called, and not again.
+    sys._getframe().f_trace_opcodes = kind == "opcode"
     sys.settrace(trace)
     try:
         yield moments
