@@ -17,7 +17,7 @@ import jax
 from fad.bridge.hooks_in_compiled_code import executed, with_host_calls
 from fad.bridge.jit_fast_path import MISS, QuickStep
 from fad.bridge.jit_state import OuterTensor, StepState, StepTrace, lock, without_history
-from fad.bridge.left_behind import check_left, names_around, numbers_around, places_around
+from fad.bridge.left_behind import Surroundings, names_around
 from fad.bridge.outer_values import (
     Lanes,
     captured,
@@ -310,7 +310,7 @@ class Compiled:
         if step.is_pure or not step.is_quick or entry.changed or entry.donating is not None:
             entry.noted = True
             return None
-        if self._draws or self._hooks or not primitive.jit or primitive.calls_host:
+        if not primitive.jit or primitive.calls_host:
             return None
         key = _mode_key(state.__dict__.get)
         if key < 0:
@@ -367,15 +367,15 @@ class Compiled:
             call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
-        with lock if step.effects else contextlib.nullcontext():
-            targets = step.targets(leaves)
+        with lock if step.acts else contextlib.nullcontext():
+            targets = step.targets(leaves, entry.changed)
             out = executed(call, operands) if self._hooks else call(*operands)
             outs: list[PyTree] = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]
-            if step.effects:
+            if step.acts:
                 if state.levels:
                     outs = step.same_in_lanes(entry.primitive, values, outs)
-                outs = step.own(outs)
+                outs = step.as_in_body(outs)
                 if applies:
                     step.apply(targets, outs, leaves)
             elif not step.tracked:
@@ -430,16 +430,12 @@ class Compiled:
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
         statics = [x for x in rest.statics() if hasattr(x, "__dict__")]
-        numbers = numbers_around(f, statics)
+        around_f = Surroundings(f, statics)
         primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=self._rolls)
-        check_left(f, statics, found["level"], numbers)
+        around_f.check(found["level"])
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
-        step = StepState(found["trace"])
-        outside = [x for x in step.founds if x.source is None]
-        places = places_around(f, statics) if outside else {}
-        for x in outside:
-            x.places = places.get(id(x.tensor), [])
+        step = StepState(found["trace"], around_f)
         fixed = [step.by_tensor.get(id(x)) or captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
