@@ -114,6 +114,14 @@ class QuickStep:
         self._warm = False
         self._table = jaxapi.call_table(name, self._find, _refuse, lambda: None)
 
+    def lower(self) -> jax.stages.Lowered:
+        """The program of a settled call, which donates, lowered but not compiled."""
+        assert self._avals is not None
+        structs = [
+            jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self._avals
+        ]
+        return self._call.lower(*self._constants, *structs)
+
     @property
     def donated(self) -> list[OuterTensor]:
         """The Tensors whose memory the program takes over."""
