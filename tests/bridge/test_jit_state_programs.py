@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from steps import Make, assert_alike, batch, draw, forward, leaf, net, xy
@@ -750,6 +751,84 @@ def activations_stored_on_the_module_and_cleared() -> Any:
         return loss.detach()
 
     return step, xy, [*model.tensors(), *factors]
+
+
+@kind
+def a_module_by_functional_call() -> Any:
+    model = Linear(4, 4)
+
+    def step(x, y):
+        fast = {"weight": model.weight * 0.9, "bias": model.bias - 0.1}
+        loss = mse(fad.func.functional_call(model, fast, (x,)), y)
+        loss.backward()
+        with fad.no_grad():
+            for p in model.parameters():
+                p.sub_(0.1 * p.grad)
+                p.grad = None
+        return loss.detach()
+
+    return step, xy, model.parameters()
+
+
+@kind
+def stacked_modules_under_vmap() -> Any:
+    models = [Linear(4, 4, k) for k in range(3)]
+    params, _ = fad.func.stack_module_state(models)
+
+    def step(x, y):
+        call = lambda p, x: fad.func.functional_call(models[0], p, (x,))
+        loss = mse(fad.vmap(call, in_dims=(0, None))(params, x), y)
+        loss.backward()
+        with fad.no_grad():
+            for p in params.values():
+                p.sub_(0.1 * p.grad)
+                p.grad = None
+        return loss.detach()
+
+    return step, xy, list(params.values())
+
+
+@kind
+def a_module_of_equinox_with_tensors() -> Any:
+    eqx = pytest.importorskip("equinox", reason="the extra recipes")
+
+    class Layer(eqx.Module):  # type: ignore[name-defined, misc]
+        w: Any
+        b: Any
+
+        def __call__(self, x):
+            return fnp.tanh(x @ self.w + self.b)
+
+    layer = Layer(leaf(4, 4), leaf(4, seed=1))
+
+    def step(x, y):
+        loss = mse(layer(x), y)
+        loss.backward()
+        with fad.no_grad():
+            for p in (layer.w, layer.b):
+                p.sub_(0.1 * p.grad)
+                p.grad = None
+        return loss.detach()
+
+    return step, xy, [layer.w, layer.b]
+
+
+@kind
+def dropout_by_a_key_and_a_counter() -> Any:
+    w, seed = leaf(4, 4), fad.tensor(jax.random.key_data(jax.random.key(0)))
+
+    def step(x, key):
+        first, second = fad.random.split(fad.random.wrap_key_data(seed))
+        seed.copy_(fad.random.key_data(first))
+        keep = fad.random.bernoulli(key, 0.5, (8, 4)) & fad.random.bernoulli(second, 0.5, (8, 4))
+        loss = ((x @ w) * keep).sum()
+        loss.backward()
+        with fad.no_grad():
+            w.sub_(0.1 * w.grad)
+        w.grad = None
+        return loss.detach()
+
+    return step, lambda k: (batch(k, 8, 4), jax.random.key(k)), [w, seed]
 
 
 @pytest.mark.parametrize("make", STEPS.values(), ids=STEPS)
