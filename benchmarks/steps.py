@@ -1,12 +1,14 @@
-"""Steps of training as they are written, eagerly and under `fad.jit`, beside functional twins and PyTorch.
+"""Steps of training and of simulation as they are written in PyTorch, under `fad.jit`.
 
-Run with ``python -m benchmarks.steps``: the CPU time of a settled call, the fastest of several rounds.
+Beside each are its functional twin under ``jax.jit``, which donates its state, and the step run eagerly by
+PyTorch. `python -m benchmarks --only "step of"` measures them; ``--only "step of a GAN"`` one alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,110 +18,381 @@ import torch
 
 import fad
 import fad.numpy as fnp
+from benchmarks.libraries import Library
+from benchmarks.scenarios import Scenario
 
-__all__ = ["main"]
+__all__ = ["SCENARIOS", "STEPS", "Step"]
 
-Step = Callable[[], Any]
-
-
-def draw(*shape: int, seed: int = 0) -> np.ndarray:
-    """Numbers for weights and data."""
-    return (0.1 * np.random.default_rng(seed).normal(size=shape)).astype(np.float32)
+ALL = ("fad", "torch", "jax")
+_draw = np.random.default_rng(0)
 
 
-def fastest(step: Step, rounds: int = 5, seconds: float = 0.05) -> float:
-    """The CPU time of a call, in microseconds."""
-    for _ in range(10):
-        step()
-    start = time.process_time()
-    step()
-    count = max(1, int(seconds / max(time.process_time() - start, 1e-6)))
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.process_time()
-        for _ in range(count):
-            out = step()
-        jax.block_until_ready(out.array if isinstance(out, fad.Tensor) else out)
-        best = min(best, (time.process_time() - start) / count)
-    return best * 1e6
+def drawn(*shape: int, scale: float = 0.1) -> np.ndarray:
+    return np.asarray(scale * _draw.normal(size=shape), np.float32)
 
 
-def momentum(size: int, rows: int) -> dict[str, Step]:
-    """Three layers, SGD with momentum: one step of each kind."""
-    arrays = [draw(size, size, seed=k) for k in range(3)]
-    x, y = draw(rows, size, seed=5), draw(rows, size, seed=6)
+@dataclass(frozen=True)
+class Step:
+    """A step and its twin.
 
-    def written(lib: Any, tanh: Any, weights: Any, buffers: Any, x: Any, y: Any) -> Any:
-        h = x
-        for w in weights[:-1]:
-            h = tanh(h @ w)
-        loss = ((h @ weights[-1] - y) ** 2).mean()
-        loss.backward()
+    ``written(lib, xp, parameters, buffers, *data)`` is for both ``fad`` and ``torch``, with ``xp`` their
+    functions; ``twin(parameters, buffers, *data)`` returns a result, and both anew. ``bounds``: the largest
+    ratios of a settled call to the twin's, and to PyTorch's, that the project accepts.
+    """
+
+    name: str
+    written: Callable[..., Any]
+    twin: Callable[..., Any]
+    parameters: list[np.ndarray]
+    buffers: list[np.ndarray]
+    data: list[np.ndarray]
+    hook: Callable[[Any], Any] | None = None
+    jax_bound: float = 2.0
+
+
+def mlp(xp: Any, weights: Any, x: Any) -> Any:
+    for w in weights[:-1]:
+        x = xp.tanh(x @ w)
+    return x @ weights[-1]
+
+
+def momentum(lib: Any, xp: Any, weights: Any, buffers: Any, x: Any, y: Any) -> Any:
+    loss = ((mlp(xp, weights, x) - y) ** 2).mean()
+    loss.backward()
+    with lib.no_grad():
+        for w, m in zip(weights, buffers):
+            m.mul_(0.9).add_(w.grad)
+            w.sub_(m * 0.05)
+            w.grad = None
+    return loss.detach()
+
+
+def momentum_twin(weights: Any, buffers: Any, x: Any, y: Any) -> Any:
+    loss = lambda weights: ((mlp(jnp, weights, x) - y) ** 2).mean()
+    value, grads = jax.value_and_grad(loss)(weights)
+    buffers = [0.9 * m + g for m, g in zip(buffers, grads)]
+    return value, [w - 0.05 * m for w, m in zip(weights, buffers)], buffers
+
+
+def clipped(g: Any) -> Any:
+    return g.clip(-0.1, 0.1)
+
+
+def adam(lib: Any, xp: Any, weights: Any, buffers: Any, x: Any, y: Any) -> Any:
+    h = mlp(xp, weights, x)
+    h.register_hook(lambda g: g * 0.5)
+    loss = ((h - y) ** 2).mean()
+    loss.backward()
+    *moments, t = buffers
+    with lib.no_grad():
+        t.add_(1.0)
+        for w, m, v in zip(weights, moments[::2], moments[1::2]):
+            m.mul_(0.9).add_(w.grad * 0.1)
+            v.mul_(0.999).add_(w.grad * w.grad * 0.001)
+            w -= 0.01 * (m / (1 - 0.9**t)) / (xp.sqrt(v / (1 - 0.999**t)) + 1e-8)
+            w.grad = None
+    return loss.detach()
+
+
+def adam_twin(weights: Any, buffers: Any, x: Any, y: Any) -> Any:
+    value, pull = jax.vjp(lambda weights: mlp(jnp, weights, x), weights)
+    error = value - y
+    (grads,) = pull(error / error.size)
+    *moments, t = buffers
+    t, new_weights, new = t + 1.0, [], []
+    for w, m, v, g in zip(weights, moments[::2], moments[1::2], map(clipped, grads)):
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        step = (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        new_weights.append(w - 0.01 * step)
+        new += [m, v]
+    return (error**2).mean(), new_weights, [*new, t]
+
+
+def softplus(xp: Any, x: Any) -> Any:
+    return xp.log(1.0 + xp.exp(x))
+
+
+def gan(lib: Any, xp: Any, weights: Any, buffers: Any, z: Any, real: Any) -> Any:
+    g, d = weights[:3], weights[3:]
+    fake = mlp(xp, g, z)
+    loss_d = softplus(xp, -mlp(xp, d, real)).mean() + softplus(xp, mlp(xp, d, fake.detach())).mean()
+    loss_d.backward()
+    with lib.no_grad():
+        for w in d:
+            w -= 0.05 * w.grad
+    for w in d:
+        w.grad = None
+    loss_g = softplus(xp, -mlp(xp, d, fake)).mean()
+    loss_g.backward()
+    with lib.no_grad():
+        for w in g:
+            w -= 0.05 * w.grad
+    for w in weights:
+        w.grad = None
+    return loss_g.detach()
+
+
+def gan_twin(weights: Any, buffers: Any, z: Any, real: Any) -> Any:
+    g, d = weights[:3], weights[3:]
+    fake = mlp(jnp, g, z)
+
+    def loss_d(d: Any) -> Any:
+        return softplus(jnp, -mlp(jnp, d, real)).mean() + softplus(jnp, mlp(jnp, d, fake)).mean()
+
+    d = [w - 0.05 * s for w, s in zip(d, jax.grad(loss_d)(d))]
+    loss_g = lambda g: softplus(jnp, -mlp(jnp, d, mlp(jnp, g, z))).mean()
+    value, slopes = jax.value_and_grad(loss_g)(g)
+    return value, [*[w - 0.05 * s for w, s in zip(g, slopes)], *d], buffers
+
+
+def accumulation(lib: Any, xp: Any, weights: Any, buffers: Any, x: Any, y: Any) -> Any:
+    (running,) = buffers
+    total = 0.0
+    for k in range(4):
+        rows = slice(8 * k, 8 * k + 8)
+        h = x[rows] @ weights[0]
         with lib.no_grad():
-            for w, m in zip(weights, buffers):
-                m.mul_(0.9).add_(w.grad)
-                w.sub_(m * 0.05)
-                w.grad = None
-        return loss.detach()
+            running.mul_(0.9).add_(0.1 * h.mean(0))
+        out = xp.tanh(xp.tanh(h - running) @ weights[1]) @ weights[2]
+        loss = ((out - y[rows]) ** 2).mean() / 4
+        loss.backward()
+        total = total + loss.detach()
+    with lib.no_grad():
+        for w in weights:
+            w.sub_(0.1 * w.grad)
+            w.grad = None
+    return total
 
-    def of_fad() -> tuple[Any, ...]:
-        weights = [fad.tensor(a, requires_grad=True) for a in arrays]
-        return weights, [fad.zeros_like(w) for w in weights], fad.tensor(x), fad.tensor(y)
 
-    state = of_fad()
-    compiled_state = of_fad()
-    call = fad.jit(lambda x, y: written(fad, fnp.tanh, compiled_state[0], compiled_state[1], x, y))
-    torch_weights = [torch.tensor(a, requires_grad=True) for a in arrays]
-    torch_state = (torch_weights, [torch.zeros_like(w) for w in torch_weights])
-    tx, ty = torch.tensor(x), torch.tensor(y)
+def accumulation_twin(weights: Any, buffers: Any, x: Any, y: Any) -> Any:
+    (running,), total, sums = buffers, 0.0, [jnp.zeros_like(w) for w in weights]
+    for k in range(4):
+        rows = slice(8 * k, 8 * k + 8)
 
-    def loss(weights: Any, x: Any, y: Any) -> Any:
-        h = x
-        for w in weights[:-1]:
-            h = jnp.tanh(h @ w)
-        return ((h @ weights[-1] - y) ** 2).mean()
+        def loss(weights: Any, running: Any = running, rows: slice = rows) -> Any:
+            h = x[rows] @ weights[0]
+            running = 0.9 * running + 0.1 * jax.lax.stop_gradient(h).mean(0)
+            out = jnp.tanh(jnp.tanh(h - running) @ weights[1]) @ weights[2]
+            return ((out - y[rows]) ** 2).mean() / 4, running
 
-    def twin(weights: Any, buffers: Any, x: Any, y: Any) -> Any:
-        value, grads = jax.value_and_grad(loss)(weights, x, y)
-        buffers = [0.9 * m + g for m, g in zip(buffers, grads)]
-        return value, [w - 0.05 * m for w, m in zip(weights, buffers)], buffers
+        (value, running), grads = jax.value_and_grad(loss, has_aux=True)(weights)
+        total, sums = total + value, [s + g for s, g in zip(sums, grads)]
+    return total, [w - 0.1 * s for w, s in zip(weights, sums)], [running]
 
-    jitted = jax.jit(twin, donate_argnums=(0, 1))
-    held = [[jnp.array(a) for a in arrays], [jnp.zeros_like(a) for a in arrays]]
-    jx, jy = jnp.asarray(x), jnp.asarray(y)
 
-    def functional() -> Any:
-        value, held[0], held[1] = jitted(held[0], held[1], jx, jy)
+def gru(xp: Any, sigmoid: Any, weights: Any, x: Any) -> Any:
+    n = x.shape[-1]
+    h = x[0] * 0.0
+    for t in range(x.shape[0]):
+        i, r = x[t] @ weights[0], h @ weights[1]
+        z, s = sigmoid(i[:, :n] + r[:, :n]), sigmoid(i[:, n : 2 * n] + r[:, n : 2 * n])
+        h = (1 - z) * xp.tanh(i[:, 2 * n :] + s * r[:, 2 * n :]) + z * h
+    return h
+
+
+def penalty(lib: Any, xp: Any, weights: Any, buffers: Any, x: Any) -> Any:
+    sigmoid = torch.sigmoid if lib is torch else fad.nn.sigmoid
+    x = x.detach().requires_grad_()
+    h = gru(xp, sigmoid, weights, x)
+    h.register_hook(clipped)
+    y = (h @ weights[2]).sum()
+    grad = lib.autograd.grad
+    (slope,) = grad(y, x, create_graph=True)
+    loss = (y - 1.0) ** 2 + 0.1 * (xp.sqrt((slope**2).sum()) - 1.0) ** 2
+    loss.backward()
+    with lib.no_grad():
+        for w in weights:
+            w.sub_(0.001 * w.grad)
+            w.grad = None
+    return loss.detach()
+
+
+@jax.custom_vjp
+def hooked(h: Any) -> Any:
+    return h
+
+
+hooked.defvjp(lambda h: (h, None), lambda _, g: (clipped(g),))
+
+
+def penalty_twin(weights: Any, buffers: Any, x: Any) -> Any:
+    def loss(weights: Any) -> Any:
+        f = lambda x: (hooked(gru(jnp, jax.nn.sigmoid, weights, x)) @ weights[2]).sum()
+        y, slope = jax.value_and_grad(f)(x)
+        return (y - 1.0) ** 2 + 0.1 * (jnp.sqrt((slope**2).sum()) - 1.0) ** 2
+
+    value, grads = jax.value_and_grad(loss)(weights)
+    return value, [w - 0.001 * g for w, g in zip(weights, grads)], buffers
+
+
+def simulation(lib: Any, xp: Any, weights: Any, buffers: Any, source: Any) -> Any:
+    (speed,), (u, v) = weights, buffers
+    with lib.no_grad():
+        for _ in range(10):
+            v[1:-1] += 0.1 * speed * (u[2:] - 2 * u[1:-1] + u[:-2])
+            u.add_(v)
+            u[0] = source
+            u[-1] = 0.0
+    loss = (u[1:-1] * speed).mean()
+    loss.backward()
+    with lib.no_grad():
+        speed.sub_(0.01 * speed.grad)
+        speed.grad = None
+    return loss.detach()
+
+
+def simulation_twin(weights: Any, buffers: Any, source: Any) -> Any:
+    (speed,), (u, v) = weights, buffers
+    for _ in range(10):
+        v = v.at[1:-1].add(0.1 * speed * (u[2:] - 2 * u[1:-1] + u[:-2]))
+        u = (u + v).at[0].set(source).at[-1].set(0.0)
+    value, slope = jax.value_and_grad(lambda speed: (u[1:-1] * speed).mean())(speed)
+    return value, [speed - 0.01 * slope], [u, v]
+
+
+def integrator(lib: Any, xp: Any, weights: Any, buffers: Any, tolerance: Any) -> Any:
+    (rate,), (y, h) = weights, buffers
+    with lib.no_grad():
+        for _ in range(4):
+            k1 = xp.sin(rate @ y)
+            k2 = xp.sin(rate @ (y + h * k1))
+            good = (h * (k2 - k1)).abs().max() / 2 < tolerance
+            y.copy_(xp.where(good, y + h * (k1 + k2) / 2, y))
+            h.mul_(xp.where(good, 1.5, 0.5))
+    loss = (xp.sin(rate @ y) ** 2).mean()
+    loss.backward()
+    with lib.no_grad():
+        rate.sub_(0.01 * rate.grad)
+        rate.grad = None
+    return loss.detach()
+
+
+def integrator_twin(weights: Any, buffers: Any, tolerance: Any) -> Any:
+    (rate,), (y, h) = weights, buffers
+    for _ in range(4):
+        k1 = jnp.sin(rate @ y)
+        k2 = jnp.sin(rate @ (y + h * k1))
+        good = jnp.abs(h * (k2 - k1)).max() / 2 < tolerance
+        y = jnp.where(good, y + h * (k1 + k2) / 2, y)
+        h = h * jnp.where(good, 1.5, 0.5)
+    value, slope = jax.value_and_grad(lambda rate: (jnp.sin(rate @ y) ** 2).mean())(rate)
+    return value, [rate - 0.01 * slope], [y, h]
+
+
+def zeros(arrays: list[np.ndarray], times: int = 1) -> list[np.ndarray]:
+    return [np.zeros_like(a) for a in arrays for _ in range(times)]
+
+
+def steps() -> Iterator[Step]:
+    w = [drawn(32, 32) for _ in range(3)]
+    xy = [drawn(32, 32), drawn(32, 32)]
+    yield Step("SGD with momentum, 3 layers of 32", momentum, momentum_twin, w, zeros(w), xy)
+    large = [drawn(256, 256) for _ in range(3)]
+    data = [drawn(128, 256), drawn(128, 256)]
+    name = "SGD with momentum, 3 layers of 256"
+    yield Step(name, momentum, momentum_twin, large, zeros(large), data, jax_bound=1.05)
+    t = np.zeros((), np.float32)
+    yield Step("Adam with hooks", adam, adam_twin, w, [*zeros(w, 2), t], xy, clipped)
+    nets = [*w, drawn(32, 32), drawn(32, 32), drawn(32, 1)]
+    yield Step("a GAN with two losses", gan, gan_twin, nets, [], xy)
+    running = [np.zeros(32, np.float32)]
+    yield Step("accumulation, running mean", accumulation, accumulation_twin, w, running, xy)
+    cell = [drawn(32, 96), drawn(32, 96), drawn(32, 1)]
+    yield Step("a GRU, gradient penalty", penalty, penalty_twin, cell, [], [drawn(5, 32, 32)])
+    one = np.ones((), np.float32)
+    rod = [drawn(64), np.zeros(64, np.float32)]
+    yield Step("a wave in place", simulation, simulation_twin, [drawn(62)], rod, [one])
+    start = [drawn(32), np.asarray(0.1, np.float32)]
+    yield Step("an adaptive integrator", integrator, integrator_twin, [drawn(32, 32)], start, [one])
+
+
+STEPS = list(steps())
+
+
+def state_of(lib: Any, step: Step) -> tuple[list[Any], list[Any], list[Any]]:
+    weights = [lib.tensor(np.array(a), requires_grad=True) for a in step.parameters]
+    if step.hook is not None:
+        for w in weights:
+            w.register_hook(step.hook)
+    return (
+        weights,
+        [lib.tensor(np.array(b)) for b in step.buffers],
+        list(map(lib.tensor, step.data)),
+    )
+
+
+def compiled(step: Step) -> tuple[Any, Callable[[], Any]]:
+    """The step under `fad.jit`, and a call of it."""
+    weights, buffers, data = state_of(fad, step)
+    f = fad.jit(lambda *data: step.written(fad, fnp, weights, buffers, *data))
+    return f, lambda: f(*data)
+
+
+def functional(step: Step) -> tuple[Any, tuple[Any, ...], Callable[[], Any]]:
+    """The twin under ``jax.jit``, its arguments, and a call that goes on from its state."""
+    f = jax.jit(lambda *args: step.twin(*args), donate_argnums=(0, 1))  # which is compiled anew
+    parts = ([jnp.array(a) for a in xs] for xs in (step.parameters, step.buffers, step.data))
+    weights, buffers, data = parts
+    held = [weights, buffers]
+
+    def call() -> Any:
+        value, held[0], held[1] = f(*held, *data)
         return value
 
-    return {
-        "fad.jit": lambda: call(compiled_state[2], compiled_state[3]),
-        "jax.jit of the twin": functional,
-        "fad, eager": lambda: written(fad, fnp.tanh, *state),
-        "PyTorch, eager": lambda: written(torch, torch.tanh, *torch_state, tx, ty),
-    }
+    return f, (weights, buffers, *data), call
 
 
-def main() -> None:
-    """Print the table."""
-    torch.set_num_threads(1)
-    print(
-        "| SGD with momentum | fad.jit | jax.jit of the twin | ratio | fad, eager | PyTorch, eager |"
-    )
-    print("|---|---|---|---|---|---|")
-    for size, rows in ((32, 32), (256, 128)):
-        steps = momentum(size, rows)
-        times = {name: fastest(step) for name, step in steps.items()}
-        pairs = [
-            (fastest(steps["fad.jit"]), fastest(steps["jax.jit of the twin"])) for _ in range(2)
-        ]
-        ours = min([times["fad.jit"], *[a for a, _ in pairs]])
-        twin = min([times["jax.jit of the twin"], *[b for _, b in pairs]])
-        cells = [ours, twin, times["fad, eager"], times["PyTorch, eager"]]
-        texts = [f"{c:,.0f} µs" for c in cells]
-        texts.insert(2, f"{ours / twin:.2f}")
-        print(f"| 3 layers of {size}, {rows} rows | {' | '.join(texts)} |", flush=True)
+def settled(step: Step) -> Callable[[Library], Callable[[], Any]]:
+    def build(library: Library) -> Callable[[], Any]:
+        if library.name == "torch":
+            weights, buffers, data = state_of(torch, step)
+            return lambda: step.written(torch, torch, weights, buffers, *data)
+        return compiled(step)[1] if library.name == "fad" else functional(step)[2]
+
+    return build
 
 
-if __name__ == "__main__":
-    main()
+def first(step: Step) -> Callable[[Library], Callable[[], float]]:
+    """CPU seconds of the first call: tracing and compiling."""
+
+    def build(library: Library) -> Callable[[], float]:
+        def timed() -> float:
+            call = compiled(step)[1] if library.name == "fad" else functional(step)[2]
+            begin = time.process_time()
+            jax.block_until_ready(call())
+            return time.process_time() - begin
+
+        return timed
+
+    return build
+
+
+def memory(step: Step) -> Callable[[Library], Callable[[], float]]:
+    """Bytes of a call beside its arguments, in kB: results that take over no memory, and XLA's own."""
+
+    def build(library: Library) -> Callable[[], float]:
+        if library.name == "fad":
+            f, call = compiled(step)
+            call()
+            lowered = f._quick[0].lower()
+        else:
+            f, args, _ = functional(step)
+            lowered = f.lower(*args)
+        found = lowered.compile().memory_analysis()
+        new = found.output_size_in_bytes - found.alias_size_in_bytes
+        return lambda: (found.temp_size_in_bytes + new) / 1e3
+
+    return build
+
+
+def scenarios() -> Iterator[Scenario]:
+    both = ("fad", "jax")
+    for step in STEPS:
+        work = f"step of {step.name}"
+        bounds = {"jax": step.jax_bound, "torch": 0.5 if "256" not in step.name else 1.0}
+        yield Scenario(work, "settled call", settled(step), ALL, bounds)
+        yield Scenario(work, "first call", first(step), both, {"jax": 2.0}, "s")
+        yield Scenario(work, "memory", memory(step), both, {"jax": 1.1}, "kB")
+
+
+SCENARIOS: list[Scenario] = [*scenarios()]

@@ -47,6 +47,7 @@ from fad.tape.recorder import ROOT
 from fad.views.make_view import leave_peers
 
 MISS = object()
+_CAPTURED, _ARGUMENT, _GRAD = range(3)  # how a Tensor outside is found
 
 
 class _NotThis(Exception):
@@ -85,8 +86,8 @@ class QuickStep:
         self.structure: PyTree = None
         self._constants = [x for x in fixed if not isinstance(x, OuterTensor)]
         read = [x for x in fixed if isinstance(x, OuterTensor)]
-        places = {id(found): k for k, found in enumerate(step.founds)}
-        self._read = [places[id(found)] for found in read]
+        places = {id(outer): k for k, outer in enumerate(step.outers)}
+        self._read = [places[id(outer)] for outer in read]
         self._leaf_facts = step.leaf_facts
         self._plan_checks()
         self._plan_writes()
@@ -95,7 +96,7 @@ class QuickStep:
         pairs += [
             (len(read) + check[1], place)
             for place, check in enumerate(self._checks)
-            if check[0] == 1 and place in self._write_places
+            if check[0] == _ARGUMENT and place in self._write_places
         ]
         self._donated = [k for k, _ in pairs]
         self._donors = [place for _, place in pairs]
@@ -116,16 +117,24 @@ class QuickStep:
         self._warm = False
         self._table = jaxapi.call_table(name, self._find, _refuse, lambda: None)
 
+    def lower(self) -> jax.stages.Lowered:
+        """The program of a settled call, which donates, lowered but not compiled."""
+        assert self._avals is not None
+        structs = [
+            jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in self._avals
+        ]
+        return self._call.lower(*self._constants, *structs)
+
     @property
     def donated(self) -> list[OuterTensor]:
         """The Tensors whose memory the program takes over."""
-        return [self.step.founds[place] for place in self._donors]
+        return [self.step.outers[place] for place in self._donors]
 
     def _find(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """What JAX's table runs, see `jaxapi.call_table`."""
         avals = list(map(aval_of, args))
-        known = self._avals is None or avals == self._avals
-        if not known or not jaxapi.at_top_level() or jaxapi.checks_numbers():
+        same = self._avals is None or avals == self._avals
+        if not same or not jaxapi.at_top_level() or jaxapi.checks_numbers():
             raise _NotThis
         if jaxapi.trace_context() != self._context:
             raise _NotThis
@@ -133,30 +142,33 @@ class QuickStep:
         return self._call, self._constants, list(args), tuple
 
     def _plan_checks(self) -> None:
-        self._checks: list[tuple[int, PyTree, Facts, PyTree]] = []
-        places = {id(found): k for k, found in enumerate(self.step.founds)}
-        for found in self.step.founds:
-            if found.source is None:
-                self._checks.append((0, found.tensor, found.facts, found))
-            elif isinstance(found.source, int):
-                self._checks.append((1, found.source, found.facts, found))
+        self._checks: list[tuple[int, PyTree, Facts, OuterTensor]] = []
+        places = {id(outer): k for k, outer in enumerate(self.step.outers)}
+        for outer in self.step.outers:
+            if outer.source is None:
+                self._checks.append((_CAPTURED, outer.tensor, outer.facts, outer))
+            elif isinstance(outer.source, int):
+                self._checks.append((_ARGUMENT, outer.source, outer.facts, outer))
             else:
-                self._checks.append((2, places[id(found.source)], found.facts, found))
-        self._looks = [look for found in self.step.founds for look in found.places]
-        self._there = [found.tensor for found in self.step.founds for _ in found.places]
-        self._by_grad = any([kind == 2 for kind, *_ in self._checks])
+                self._checks.append((_GRAD, places[id(outer.source)], outer.facts, outer))
+        self._by_grad = any([kind == _GRAD for kind, *_ in self._checks])
+        self._checks_sameness = [
+            x for x in self.step.outers if x.also or (x.source is not None and x.tensor is not None)
+        ]
 
     def _plan_writes(self) -> None:
         """Which outputs of the program are put where."""
         step = self.step
-        places = {id(found): k for k, found in enumerate(step.founds)}
+        places = {id(outer): k for k, outer in enumerate(step.outers)}
         self._writes = [e for e in step.effects if e.what == "value"]
-        self._write_places = [places[id(e.found)] for e in self._writes]
+        self._write_places = [places[id(e.outer)] for e in self._writes]
+        self._flags = [e for e in step.effects if e.what == "requires_grad"]
+        self._flag_places = [places[id(e.outer)] for e in self._flags]
         self._grads = [e for e in step.effects if e.what == "grad"]
-        self._grad_places = [places[id(e.found)] for e in self._grads]
-        self._changed = {*self._write_places, *self._grad_places}
+        self._grad_places = [places[id(e.outer)] for e in self._grads]
+        self._changed = {*self._write_places, *self._grad_places, *self._flag_places}
         self._made = sorted({e.output for e in self._grads if e.output >= 0})
-        self._links = [_has_link(e.found.tensor) for e in self._writes]
+        self._links = [_has_link(e.outer.tensor) for e in self._writes]
         shared = [e.output for e, linked in zip(self._writes, self._links) if linked]
         picks = [*range(step.count), *[e.output for e in self._writes], *self._made, *shared]
         self._names = [f"r{k}" for k in range(step.count)]
@@ -184,41 +196,40 @@ class QuickStep:
 
     def _targets(self, leaves: Sequence[PyTree]) -> list[PyTree] | None:
         """The Tensors outside; None if they are not as the program needs them."""
-        found: list[PyTree] = []
-        # No other Tensors have taken the places where the function finds these.
-        if not all(map(operator.is_, map(operator.call, self._looks), self._there)):
+        targets: list[PyTree] = []
+        if not self.step.is_in_place():
             return None
-        for place, (kind, source, facts, of) in enumerate(self._checks):
-            if kind == 0:
+        for place, (kind, source, facts, outer) in enumerate(self._checks):
+            if kind == _CAPTURED:
                 t = source
-            elif kind == 1:
+            elif kind == _ARGUMENT:
                 t = leaves[source]
-                if of.captured and t is not of.tensor:
+                if type(t) is not Tensor and (place in self._changed or outer.tensor is not None):
                     return None
-                if type(t) is not Tensor and place in self._changed:
-                    return None
-                found.append(t)
+                targets.append(t)
                 continue
             else:
-                meta = found[source].meta
+                meta = targets[source].meta
                 t = None if meta is None else meta.grad
             if type(t) is not Tensor or not _is_as(t, facts):
                 return None
             if type(t._value) is not array_type:
                 return None
-            if of.number is not None and not has_numbers(t, of.number):
+            if outer.number is not None and not has_numbers(t, outer.number):
                 return None
-            found.append(t)
-        if self._by_grad and len(set(map(id, found))) < len(found):
+            targets.append(t)
+        if not all([x.is_same(x.find(leaves), leaves) for x in self._checks_sameness]):
             return None
-        if self._writes and not self._stand_alone(leaves, found):
+        if self._by_grad and len(set(map(id, targets))) < len(targets):
             return None
-        return found
+        if self._writes and not self._stand_alone(leaves, targets):
+            return None
+        return targets
 
-    def _stand_alone(self, leaves: Sequence[PyTree], found: Sequence[Tensor]) -> bool:
+    def _stand_alone(self, leaves: Sequence[PyTree], targets: Sequence[Tensor]) -> bool:
         """Whether no argument shares anything with another one or with a Tensor outside."""
         tensors = [x for x in leaves if type(x) is Tensor]
-        others = [t for t, check in zip(found, self._checks) if check[0] != 1]
+        others = [t for t, check in zip(targets, self._checks) if check[0] != _ARGUMENT]
         every = [*tensors, *others]
         if len(set(map(id, every))) < len(every):
             return False
@@ -266,6 +277,10 @@ class QuickStep:
         names += ["_value"] * len(new)
         objects += [results] * self._padding
         names += ["padding"] * self._padding
+        for effect, place in zip(self._flags, self._flag_places):
+            later.append(targets[place])
+            later_names.append("_requires_grad")
+            extras.append(effect.new)
         for effect, place in zip(self._grads, self._grad_places):
             later.append(meta_of(targets[place]))
             later_names.append("grad")
@@ -279,7 +294,7 @@ class QuickStep:
         try:
             if donors:
                 self._take(donors, operands)
-            set_all(objects, names, values)
+            set_all(objects, names, values, step.moves)
         except BaseException as error:
             for t in donors:
                 t._value  # noqa: B018  # it is put back, see `Tensor.__getattr__`
@@ -303,8 +318,8 @@ class QuickStep:
         counts = map(sys.getrefcount, map(operands.__getitem__, self._donated))
         for k, count, t in zip(self._donated, list(counts), donors):
             storage = t.meta.storage  # type: ignore[union-attr]
-            mine = storage.owned == storage.version and storage.data is None
-            if count > _ALONE or not mine or not self._warm:
+            owned = storage.owned == storage.version and storage.data is None
+            if count > _ALONE or not owned or not self._warm:
                 operands[k] = _copy(operands[k])
 
     def _results(
@@ -312,20 +327,20 @@ class QuickStep:
     ) -> list[PyTree]:
         step = self.step
         tensors = bool(step.effects) or any([type(x) is Tensor for x in leaves])
-        found, k = [], 0
+        values, k = [], 0
         for kind in step.kinds:
             if not isinstance(kind, str):
                 x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
-                found.append(x if tensors else x.value)
+                values.append(x if tensors else x.value)
                 continue
             if k in fresh:
                 out: PyTree = fresh[k]
             else:
                 out = getattr(results, self._names[k])
                 out = new_tensor(out, ROOT) if tensors or kind is FREED else out
-            found.append(freed(out) if kind is FREED else out)
+            values.append(freed(out) if kind is FREED else out)
             k += 1
-        return found
+        return values
 
 
 def _is_as(t: Tensor, facts: Facts) -> bool:

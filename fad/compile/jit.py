@@ -18,14 +18,12 @@ from fad.compile.fast_path import MISS, QuickStep
 from fad.compile.hooks import executed, with_host_calls
 from fad.compile.outer_values import (
     Lanes,
+    Surroundings,
     captured,
-    check_left,
     is_bare,
     is_traced,
     may_take,
     names_around,
-    numbers_around,
-    places_around,
     struct_like,
     untracked,
     values_now,
@@ -325,7 +323,7 @@ class Compiled:
         if step.is_pure or not step.is_quick or entry.changed or entry.donating is not None:
             entry.noted = True
             return None
-        if self._draws or self._hooks or not primitive.jit or primitive.calls_host:
+        if not primitive.jit or primitive.calls_host:
             return None
         key = _mode_key(state.__dict__.get)
         if key < 0:
@@ -382,15 +380,15 @@ class Compiled:
             call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
-        with lock if step.effects else contextlib.nullcontext():
-            targets = step.targets(leaves)
+        with lock if step.acts else contextlib.nullcontext():
+            targets = step.targets(leaves, entry.changed)
             out = executed(call, operands) if self._hooks else call(*operands)
             outs: list[PyTree] = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]
-            if step.effects:
+            if step.acts:
                 if state.levels:
                     outs = step.same_in_lanes(entry.primitive, values, outs)
-                outs = step.own(outs)
+                outs = step.as_in_body(outs)
                 if applies:
                     step.apply(targets, outs, leaves)
             elif not step.tracked:
@@ -445,16 +443,12 @@ class Compiled:
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
         statics = [x for x in rest.statics() if hasattr(x, "__dict__")]
-        numbers = numbers_around(f, statics)
+        around_f = Surroundings(f, statics)
         primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=self._rolls)
-        check_left(f, statics, found["level"], numbers)
+        around_f.check(found["level"])
         self._draws = self._draws or found["level"].has_drawn
         captures = values[: len(values) - len(leaves)]
-        step = StepState(found["trace"])
-        outside = [x for x in step.founds if x.source is None]
-        places = places_around(f, statics) if outside else {}
-        for x in outside:
-            x.places = places.get(id(x.tensor), [])
+        step = StepState(found["trace"], around_f)
         fixed = [step.by_tensor.get(id(x)) or captured(x) for x in captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)

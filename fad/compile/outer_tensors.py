@@ -28,7 +28,6 @@ After the trace, what has become of the twins is what the body does: which are w
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from fad.core.jaxapi import array_type, stand_in
@@ -85,10 +84,10 @@ class TwinRoot:
     """A Tensor outside that a body uses, whose value or ``.grad`` is state of its own.
 
     ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
-    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is. ``facts``, ``grad``: as they were
-    before the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage.
-    ``captured``: the body also closes over it, where it is an argument. ``number``: the array, where Python
-    code of the body has read numbers of it, so that the program depends on them.
+    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is, the first one of these. ``facts``,
+    ``grad``: as they were before the body ran. ``owns_value``: it is no view, nor another Tensor that shares
+    a storage. ``captured``: the body has met it as a Tensor from outside, not as an argument. ``number``: the
+    array, where Python code of the body has read numbers of it, so that the program depends on them.
     """
 
     tensor: Tensor
@@ -100,15 +99,10 @@ class TwinRoot:
     captured: bool = False
     number: PyTree = None
 
-    def find(self, leaves: Sequence[PyTree]) -> PyTree:
-        """The Tensor at a call with these ``leaves`` of the arguments; None if there is none."""
-        source = self.source
-        if source is None:
-            return self.tensor
-        if isinstance(source, int):
-            return leaves[source]
-        meta = inside(source.find(leaves)).meta
-        return None if meta is None else meta.grad
+    @property
+    def is_met(self) -> bool:
+        """Whether the body closes over it."""
+        return self.captured or not isinstance(self.source, int)
 
 
 class Change(NamedTuple):
@@ -145,12 +139,12 @@ class Twins:
 
     def inside(self, t: Tensor) -> Tensor:
         """The twin of ``t``; itself, if it is of this body or of a level that is none of the tape."""
-        known = self._inside.get(id(t))
-        if known is not None:
-            root = known[2]
+        entry = self._inside.get(id(t))
+        if entry is not None:
+            root = entry[2]
             if root is not None:
                 root.captured = True
-            return known[1]
+            return entry[1]
         if t.born >= self.level.id or type(t) is not Tensor:
             return t
         if not t._level.alive and t.born < t._level.id:  # it was written to there
@@ -210,9 +204,9 @@ class Twins:
         leave_peers(t)
         seen = self._seen(t)
         link = link_of(seen)
-        own: PyTree = None if t.meta is None else t.meta.link
-        if link is not None and own is not None and own.base is not None:
-            return self._view(t, seen, own)
+        link_outside: PyTree = None if t.meta is None else t.meta.link
+        if link is not None and link_outside is not None and link_outside.base is not None:
+            return self._view(t, seen, link_outside)
         if link is not None:
             return self._peer(t, seen, link)
         twin = new_tensor(self._capture(t, seen), self.level)
@@ -235,10 +229,10 @@ class Twins:
         """Give a twin the history, the ``.grad`` and the hooks of what it stands for."""
         meta = seen.meta
         if meta is not None:
-            own = meta_of(twin)
-            own.grad, own.name = meta.grad, meta.name
-            own.hooks = dict(meta.hooks) if meta.hooks else None
-            own.post_hooks = dict(meta.post_hooks) if meta.post_hooks else None
+            of_twin = meta_of(twin)
+            of_twin.grad, of_twin.name = meta.grad, meta.name
+            of_twin.hooks = dict(meta.hooks) if meta.hooks else None
+            of_twin.post_hooks = dict(meta.post_hooks) if meta.post_hooks else None
         if not seen.requires_grad:
             return
         if has_history(seen):
@@ -313,8 +307,13 @@ class Twins:
 
     def root_of(self, t: Tensor) -> TwinRoot | None:
         """The root that a Tensor outside is."""
-        known = self._inside.get(id(t))
-        return None if known is None else known[2]
+        entry = self._inside.get(id(t))
+        return None if entry is None else entry[2]
+
+    def met(self) -> list[Tensor]:
+        """The Tensors outside that have a twin, but arguments that the body does not also close over."""
+        entries = self._inside.values()
+        return [t for t, _, root in entries if root is None or root.is_met]
 
     def changes(self) -> list[Change]:
         """What the body has done to Tensors from outside.
@@ -322,17 +321,17 @@ class Twins:
         Raises:
             LevelError: a hook that it registered on one is still there.
         """
-        found = []
+        changes = []
         for root in self.roots:
             twin, facts = root.twin, root.facts
             writes = version_of(twin)
             if root.owns_value and writes:
-                found.append(Change(root, "value", twin, writes))
+                changes.append(Change(root, "value", twin, writes))
             grad = None if twin.meta is None else twin.meta.grad
             if grad is not root.grad:
-                found.append(Change(root, "grad", grad))
+                changes.append(Change(root, "grad", grad))
             if not has_history(twin) and twin._requires_grad != facts.requires_grad:
-                found.append(Change(root, "requires_grad", twin._requires_grad))
+                changes.append(Change(root, "requires_grad", twin._requires_grad))
             if root.source is None and facts_of(twin).hooks != facts.hooks:
                 raise LevelError(
                     f"jit: a hook that the function registers on a Tensor from outside "
@@ -341,4 +340,4 @@ class Twins:
                     "the function "
                     "(handle.remove()), or register it once, outside"
                 )
-        return found
+        return changes

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+import inspect
 import itertools
 import linecache
+import operator
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import jax
 
@@ -129,164 +133,289 @@ def is_bare(x: object, unrecorded: bool = False) -> bool:
     return not isinstance(x, jax.core.Tracer)
 
 
-# What the trace of a function has left in lists, dicts, attributes and variables outside of it.
+# What surrounds a compiled function, and what its trace has changed there.
 #
 # Python code of a compiled function runs when it is traced, and not at each call. What it changes is looked
 # at after the trace, as far as the function leads there: from what it closes over, the globals that its code
 # names, the object that it is a method of, and objects among its arguments, down to the items and attributes
 # of these.
+#
+# NOTE [Tensors that change places]
+#
+#     pair = [fad.zeros(2), fad.ones(2)]
+#
+#     @fad.jit
+#     def swap():
+#         pair[0], pair[1] = pair[1], pair[0]
+#
+#     swap(), swap(), swap()
+#     assert pair[0].tolist() == [1.0, 1.0] and pair[1].tolist() == [0.0, 0.0]
+#
+# A Tensor from outside that the body puts in another place is put there at each call. A program is for calls
+# that find each Tensor where its trace has found it, so a swap has two programs, which take turns.
 
 _MOST, _DEEP = 2_000, 5
-_NUMBERS = (bool, int, float, complex)
+_NUMBERS = (bool, int, float, complex, str)
 _LIBRARIES = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
-_Numbers = dict[str, PyTree]
+_ABSENT = object()
 
 
-def numbers_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> _Numbers:
-    """The numbers that ``f`` leads to, by names for the places where they are."""
-    return {place: x for place, x in _places(f, statics) if type(x) in _NUMBERS}
+class Place(NamedTuple):
+    """Where Python code finds a ``value``: an item, an attribute, a variable.
 
-
-def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[int, str]:
-    """Names for the Tensors that ``f`` leads to, by their ids."""
-    found: dict[int, str] = {}
-    for place, x in _places(f, statics):
-        if isinstance(x, Tensor):
-            found.setdefault(id(x), place)
-    return found
-
-
-def places_around(
-    f: Callable[..., PyTree], statics: Sequence[PyTree]
-) -> dict[int, list[Callable[[], object]]]:
-    """For each Tensor that ``f`` leads to, by its id: functions that look at the places where it is."""
-    found: dict[int, list[Callable[[], object]]] = {}
-    for _, x in _places(f, statics):
-        if isinstance(x, types.FunctionType):
-            for cell in x.__closure__ or ():
-                _note_place(found, functools.partial(getattr, cell, "cell_contents", None))
-            for name in _names(x.__code__):
-                if isinstance(x.__globals__.get(name), Tensor):
-                    _note_place(found, functools.partial(x.__globals__.get, name))
-        elif isinstance(x, dict):
-            for key in list(x):
-                _note_place(found, functools.partial(x.get, key))
-        elif isinstance(x, list):
-            for k, item in enumerate(x[:_MOST]):
-                if isinstance(item, Tensor):
-                    _note_place(found, functools.partial(_item, x, k))
-        elif not isinstance(x, (Tensor, types.MethodType, type)):
-            own = getattr(x, "__dict__", {})
-            for key in list(own) if type(own) is dict else ():
-                _note_place(found, functools.partial(own.get, key))
-    return found
-
-
-def _item(x: list[object], k: int) -> object:
-    return x[k] if k < len(x) else None
-
-
-def _note_place(found: dict[int, list[Callable[[], object]]], look: Callable[[], object]) -> None:
-    try:
-        x = look()
-    except ValueError:  # a variable without a value
-        return
-    if isinstance(x, Tensor):
-        found.setdefault(id(x), []).append(look)
-
-
-def check_left(
-    f: Callable[..., PyTree], statics: Sequence[PyTree], level: PyTree, before: _Numbers
-) -> None:
-    """Refuse values of a trace of ``f`` at ``level`` that have stayed outside, and warn of changed numbers.
-
-    Raises:
-        LevelError: a Tensor of the trace is in a list, a dict, an attribute or a variable.
+    ``look`` gives what is there, ``put`` puts something else there; None for what does not change, as the
+    items of a tuple. ``parent`` is the place of what it is an item or an attribute of.
     """
-    changed = []
-    for place, x in _places(f, statics):
-        if isinstance(x, Tensor):
-            if x._level is level and isinstance(x._value, jax.core.Tracer):
-                raise LevelError(
-                    f"jit: after the trace, {place} is a Tensor of it ({describe(x)}), which has a "
-                    f"value at no "
-                    f"call{_line(f, place)}: Python code of a compiled function runs once, when it "
-                    f"is traced. Return "
-                    "the Tensor from the function, and keep it where it is called; or write into a "
-                    "Tensor that is "
-                    "made outside (t.copy_(x), buffer[i] = x)."
-                )
-        elif type(x) in _NUMBERS and place in before:
-            old = before[place]
-            if type(old) is not type(x) or (old != x and not (old != old and x != x)):
-                changed.append((place, old, x))
-    for place, old, x in changed:
+
+    name: str
+    value: PyTree
+    look: Callable[[], object] | None = None
+    put: Callable[[PyTree], object] | None = None
+    parent: Place | None = None
+
+
+class Move(NamedTuple):
+    """That a body puts ``new`` in a place; it is a Tensor from outside, or one was there before."""
+
+    put: Callable[[PyTree], object]
+    new: PyTree
+
+
+class Surroundings:
+    """The places that a function leads to, before it is traced.
+
+    ``moves``: what `check` has found that the trace has put in other places.
+    """
+
+    def __init__(self, f: Callable[..., PyTree], statics: Sequence[PyTree]) -> None:
+        self._f, self._statics = f, statics
+        self._places = list(_places(f, statics))
+        self._moved: list[Place] = []  # as they were before
+        self.moves: list[Move] = []
+
+    def places_of(self, tensors: Collection[Tensor]) -> list[Place]:
+        """Where the function finds these Tensors and those that it moves, and what they are in."""
+        wanted = {*map(id, tensors), *[id(p.value) for p in self._moved]}
+        for place in reversed(self._places):  # parts come behind what they are in
+            if id(place.value) in wanted and place.parent is not None:
+                wanted.add(id(place.parent.value))
+        places = [p for p in self._places if p.look is not None and id(p.value) in wanted]
+        return [*places, *self._moved]
+
+    def check(self, level: PyTree) -> None:
+        """Refuse values of the trace at ``level`` that have stayed outside, and warn of changed numbers.
+
+        Tensors from outside that the trace has put in other places are as before again.
+
+        Raises:
+            LevelError: a value of the trace is in a list, a dict, an attribute or a variable; or a list has
+                more or fewer Tensors than before.
+        """
+        before = {place.name: place for place in self._places}
+        after = {place.name: place for place in _places(self._f, self._statics)}
+        for name, place in after.items():
+            x = place.value
+            if (
+                isinstance(x, Tensor)
+                and x._level is level
+                and isinstance(x._value, jax.core.Tracer)
+            ):
+                raise self._left(place)
+            if isinstance(x, jax.core.Tracer) and (
+                name not in before or before[name].value is not x
+            ):
+                raise self._left(place)
+        for name, place in after.items():
+            old = before[name].value if name in before else None
+            are_numbers = type(old) in _NUMBERS and type(place.value) in _NUMBERS
+            are_arrays = isinstance(old, jax.Array) and isinstance(place.value, jax.Array)
+            if are_numbers and not _equal(old, place.value):
+                self._warn_of_number(place, repr(old), repr(place.value))
+            elif are_arrays and old is not place.value:
+                self._warn_of_number(place, describe(old), "another one")
+        for name in {**before, **after}:
+            old = before.get(name) or after[name]._replace(value=_ABSENT)
+            new = after.get(name) or before[name]._replace(value=_ABSENT)
+            if old.value is not new.value and (_is_tensor(old) or _is_tensor(new)):
+                self._note_move(old, new)
+
+    def _note_move(self, old: Place, new: Place) -> None:
+        if new.put is None or old.look is None or old.look() is old.value:
+            return  # it is in a tuple; or in a list that is no longer where it was
+        parent = new.parent
+        in_a_row = parent is not None and isinstance(parent.value, (list, collections.deque))
+        if new.value is _ABSENT or (old.value is _ABSENT and in_a_row):
+            raise self._changed(new, new.value is _ABSENT)
+        self._moved.append(old)
+        self.moves.append(Move(new.put, new.value))
+        if old.value is not _ABSENT:
+            new.put(old.value)
+
+    def _left(self, place: Place) -> LevelError:
+        return LevelError(
+            f"jit: after the trace, {place.name} is a value of it ({describe(place.value)}), which it has at "
+            f"no call{_line(self._f, place.name)}: Python code of a compiled function runs once, when it is "
+            "traced. Return the Tensor from the function, and keep it where it is called; or write into a "
+            "Tensor that is made outside, before the first call (t.copy_(x), buffer[i] = x)."
+        )
+
+    def _changed(self, place: Place, is_gone: bool) -> LevelError:
+        done = f"takes {place.name} away" if is_gone else f"adds {place.name}"
+        return LevelError(
+            f"jit: the function {done}{_line(self._f, place.name)}, a Tensor from outside, and that happens "
+            "when it is traced, not at each call. Keep the lists of a step as long as they are, and write "
+            "into their Tensors (history[0].copy_(x)), or put one in the place of another."
+        )
+
+    def _warn_of_number(self, place: Place, old: str, new: str) -> None:
         warn_at_users_line(
-            f"jit: the function changes {place} from {old!r} to {x!r}{_line(f, place)}, and that "
-            f"happens when it "
-            "is traced, not at each call: the compiled program has the number of the trace. Keep it "
-            "as a Tensor, "
-            "made outside, and write to that (t = fad.tensor(0); t.add_(1)).",
+            f"jit: the function changes {place.name} from {old} to {new}{_line(self._f, place.name)}, and "
+            "that happens when it is traced, not at each call: the compiled program has the number of the "
+            "trace. Keep it as a Tensor, made outside, and write to that (t = fad.tensor(0); t.add_(1)); a "
+            "random key is an argument, or fad.random.fold_in(key, t).",
             UserWarning,
         )
 
 
-def _places(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[tuple[str, PyTree]]:
-    """The values that ``f`` leads to, each with a name for its place, outermost first."""
+def _is_tensor(place: Place) -> bool:
+    return isinstance(place.value, Tensor)
+
+
+def _equal(a: PyTree, b: PyTree) -> bool:
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))
+
+
+def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[int, str]:
+    """Names for the Tensors that ``f`` leads to, by their ids."""
+    names: dict[int, str] = {}
+    for place in _places(f, statics):
+        if isinstance(place.value, Tensor):
+            names.setdefault(id(place.value), place.name)
+    return names
+
+
+def _places(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[Place]:
+    """The places that ``f`` leads to, outermost first."""
     seen: set[int] = set()
-    todo: list[tuple[str, PyTree, int]] = [
-        (f"<argument {type(x).__name__}>", x, 0) for x in statics
-    ]
-    todo.append(("", f, 0))
+    level = [Place(f"<argument {type(x).__name__}>", x) for x in statics]
+    level.append(Place("", f))
     count = 0
-    while todo and count < _MOST:
-        following: list[tuple[str, PyTree, int]] = []
-        for place, x, depth in todo:
+    for depth in range(_DEEP + 1):
+        parts: list[Place] = []
+        for place in level:
+            x = place.value
             count += 1
-            if place or isinstance(x, types.FunctionType):
-                yield place, x
-            if type(x) in _NUMBERS or x is None or isinstance(x, (str, bytes, Tensor)):
-                continue
-            if depth < _DEEP and id(x) not in seen and count < _MOST:
+            if count > _MOST:
+                return
+            if place.name or isinstance(x, types.FunctionType):
+                yield place
+            if depth < _DEEP and id(x) not in seen and not (x is None or type(x) in _NUMBERS):
                 seen.add(id(x))
-                following += [(name, y, depth + 1) for name, y in _parts(place, x)]
-        todo = following
+                parts += _parts(place)
+        level = parts
 
 
-def _parts(place: str, x: PyTree) -> list[tuple[str, PyTree]]:
-    """What is in ``x``, with names."""
-    kind = type(x)
+def _parts(place: Place) -> list[Place]:
+    """The places in what is in ``place``."""
+    x, kind, within = place.value, type(place.value), place.name
     if isinstance(x, types.MethodType):
-        return [("self", x.__self__), ("", x.__func__)]
+        return [Place("self", x.__self__), Place("", x.__func__)]
     if isinstance(x, types.FunctionType):
         return _of_function(x)
-    if hasattr(kind, "__wrapped__") or (place == "" and hasattr(x, "__wrapped__")):
-        return [("", x.__wrapped__)]
-    if kind is dict or isinstance(x, dict):
-        return [(f"{place}[{k!r}]", v) for k, v in itertools.islice(list(x.items()), _MOST)]
-    if isinstance(x, (list, tuple)):
-        return [(f"{place}[{k}]", v) for k, v in enumerate(x[:_MOST])]
-    module = str(kind.__module__).partition(".")[0]
-    if isinstance(x, type) or module in _LIBRARIES or module in sys.stdlib_module_names:
+    if isinstance(x, functools.partial):
+        parts = [*enumerate(x.args), *x.keywords.items()]
+        return [Place("", x.func), *[Place(f"{within}<argument {k}>", v) for k, v in parts]]
+    if hasattr(kind, "__wrapped__") or (within == "" and hasattr(x, "__wrapped__")):
+        return [Place("", x.__wrapped__)]
+    if isinstance(x, dict):
+        return [
+            _item(f"{within}[{k!r}]", v, x, k, functools.partial(x.get, k, _ABSENT), place)
+            for k, v in itertools.islice(list(x.items()), _MOST)
+        ]
+    if isinstance(x, (list, collections.deque)):
+        return [
+            _item(f"{within}[{k}]", v, x, k, functools.partial(_at, x, k), place)
+            for k, v in enumerate(itertools.islice(list(x), _MOST))
+        ]
+    if isinstance(x, (tuple, set, frozenset)):
+        items = itertools.islice(list(x), _MOST)
+        return [Place(f"{within}[{k}]", v, parent=place) for k, v in enumerate(items)]
+    if isinstance(x, Tensor):
+        return [_attribute(f"{within}.{name}", v, x, name, place) for name, v in vars(x).items()]
+    if isinstance(x, type) or _is_of_library(kind.__module__):
         return []
-    return [(f"{place}.{name}", v) for name, v in list(getattr(x, "__dict__", {}).items())]
+    return [_attribute(f"{within}.{name}", v, x, name, place) for name, v in _attributes(x).items()]
 
 
-def _of_function(f: types.FunctionType) -> list[tuple[str, PyTree]]:
-    """What a function closes over, and the globals that its code names."""
-    found = []
+def _item(
+    name: str, value: PyTree, x: PyTree, key: PyTree, look: Callable[[], object], parent: Place
+) -> Place:
+    return Place(name, value, look, functools.partial(operator.setitem, x, key), parent)
+
+
+def _attribute(name: str, value: PyTree, x: PyTree, key: str, parent: Place | None = None) -> Place:
+    look = functools.partial(getattr, x, key, _ABSENT)
+    return Place(name, value, look, functools.partial(setattr, x, key), parent)
+
+
+def _at(x: Sequence[object], k: int) -> object:
+    return x[k] if k < len(x) else _ABSENT
+
+
+def _is_of_library(module: object) -> bool:
+    name = str(module).partition(".")[0]
+    return name in _LIBRARIES or name in sys.stdlib_module_names
+
+
+def _attributes(x: PyTree) -> dict[str, PyTree]:
+    """The attributes of an object of the user: its own, and those of its classes that are data."""
+    found: dict[str, PyTree] = {}
+    for kind in reversed(type(x).__mro__):
+        if _is_of_library(kind.__module__) and kind.__module__ != "__main__":
+            continue
+        slots = kind.__dict__.get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            if hasattr(x, name):
+                found[name] = getattr(x, name)
+        for name, value in vars(kind).items():
+            is_data = not name.startswith("__") and not hasattr(type(value), "__get__")
+            if is_data and name != "_abc_impl":
+                found[name] = value
+    return {**found, **getattr(x, "__dict__", {})}
+
+
+def _of_function(f: types.FunctionType) -> list[Place]:
+    """What a function closes over, its defaults, and the globals that its code names."""
+    places = []
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         try:
-            found.append((name, cell.cell_contents))
+            value = cell.cell_contents
         except ValueError:  # it has none yet
             continue
-    if str(f.__module__).partition(".")[0] in _LIBRARIES:
-        return found
-    for name in _names(f.__code__):
-        value = f.__globals__.get(name)
-        if value is not None and not isinstance(value, (types.ModuleType, type)):
-            found.append((name, value))
-    return found
+        look = functools.partial(_contents, cell)
+        places.append(Place(name, value, look, functools.partial(setattr, cell, "cell_contents")))
+    arguments = inspect.signature(f, follow_wrapped=False).parameters.values()
+    places += [Place(p.name, p.default) for p in arguments if p.default is not p.empty]
+    if _is_of_library(f.__module__) and f.__module__ != "__main__":
+        return places
+    names = _names(f.__code__)
+    for name in names:
+        value = f.__globals__.get(name, _ABSENT)
+        if isinstance(value, types.ModuleType) and not _is_of_library(value.__name__):
+            inner = [n for n in names if n in vars(value)]
+            places += [_attribute(f"{name}.{n}", vars(value)[n], value, n) for n in inner]
+        elif value is not _ABSENT and not isinstance(value, (types.ModuleType, type)):
+            look = functools.partial(f.__globals__.get, name, _ABSENT)
+            put = functools.partial(operator.setitem, f.__globals__, name)
+            places.append(Place(name, value, look, put))
+    return places
+
+
+def _contents(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it has none
+        return _ABSENT
 
 
 def _names(code: types.CodeType) -> set[str]:

@@ -22,15 +22,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Sequence
+import itertools
+import operator
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
+from fad.compile.outer_values import Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, inputs_of
-from fad.core.level import inside, layers, modes, state
+from fad.core.level import flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import (
     Tensor,
@@ -54,23 +57,22 @@ lock = taken.lock
 
 
 class OuterTensor:
-    """How a call finds a Tensor outside that a program uses, and what the program depends on of it."""
+    """How a call finds a Tensor outside that a program uses, and what the program depends on of it.
 
-    __slots__ = ("aval", "captured", "facts", "number", "owns", "places", "source", "tensor")
+    ``source``: as that of a `TwinRoot`. ``tensor``: if it is not None, it must be this very Tensor.
+    ``also``: more of those whose ``.grad`` it must be.
+    """
+
+    __slots__ = ("also", "aval", "facts", "number", "owns", "source", "tensor")
 
     def __init__(self, root: TwinRoot, source: int | OuterTensor | None) -> None:
-        self.captured = root.captured and isinstance(source, int)
-        self.tensor: Tensor | None = root.tensor if source is None or self.captured else None
+        self.tensor: Tensor | None = root.tensor if source is None else None
         self.source = source
+        self.also: list[OuterTensor] = []
         self.facts = root.facts
         self.aval = root.twin.aval
         self.owns = root.owns_value
-        self.places: list[Callable[[], object]] = []
         self.number = None if root.number is None else np.array(root.number)
-
-    def is_in_place(self) -> bool:
-        """Whether the function would still find this very Tensor: no other one has taken its place."""
-        return all(look() is self.tensor for look in self.places)
 
     def name(self, names: dict[int, str], labels: Sequence[str]) -> str:
         """What texts call it: ``names`` are those of Tensors by their ids, ``labels`` those of arguments."""
@@ -85,11 +87,19 @@ class OuterTensor:
         source = self.source
         if source is None:
             return self.tensor
-        if isinstance(source, int):
-            return leaves[source]
-        found = source.find(leaves)
-        meta = inside(found).meta if isinstance(found, Tensor) else None
+        return leaves[source] if isinstance(source, int) else source.find_grad(leaves)
+
+    def find_grad(self, leaves: Sequence[PyTree]) -> PyTree:
+        """The ``.grad`` of the Tensor, or None."""
+        t = self.find(leaves)
+        meta = inside(t).meta if isinstance(t, Tensor) else None
         return None if meta is None else meta.grad
+
+    def is_same(self, t: object, leaves: Sequence[PyTree]) -> bool:
+        """Whether ``t``, which `find` has found, is that Tensor on each way on which the body met it."""
+        if self.tensor is not None and t is not self.tensor:
+            return False
+        return all([other.find_grad(leaves) is t for other in self.also])
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -97,10 +107,10 @@ class Effect:
     """What a program does to one `OuterTensor`: see `fad.compile.outer_tensors.Change`.
 
     ``output``: the number of the output of the program that is the new value or ``.grad``, -1 if none is.
-    ``new``: a `OuterTensor`, a Tensor, a bool or None. ``tracked``: the new value has a history outside.
+    ``new``: an `OuterTensor`, a Tensor, a bool or None. ``tracked``: the new value has a history outside.
     """
 
-    found: OuterTensor
+    outer: OuterTensor
     what: str
     output: int
     new: PyTree
@@ -215,76 +225,102 @@ def _kind_of(x: object, level: PyTree) -> str:
 
 
 class StepState:
-    """What a program does outside of it; see NOTE [steps]."""
+    """What a program does outside of it; see NOTE [steps].
 
-    def __init__(self, trace: StepTrace) -> None:
+    ``moves``: the Tensors from outside that it puts in other places.
+    """
+
+    def __init__(self, trace: StepTrace, around: Surroundings) -> None:
         twins = trace.twins
+        met = twins.met()
+        self.moves = around.moves
+        places = around.places_of(met) if met or self.moves else []
         by_root: dict[int, OuterTensor] = {}
 
-        def found(root: TwinRoot) -> OuterTensor:
-            known = by_root.get(id(root))
-            if known is None:
-                source = found(root.source) if isinstance(root.source, TwinRoot) else root.source
-                known = by_root[id(root)] = OuterTensor(root, source)
-            return known
+        def outer_of(root: TwinRoot) -> OuterTensor:
+            outer = by_root.get(id(root))
+            if outer is None:
+                is_grad = isinstance(root.source, TwinRoot)
+                source = outer_of(root.source) if is_grad else root.source
+                outer = by_root[id(root)] = OuterTensor(root, source)
+            return outer
 
-        def of(t: PyTree) -> PyTree:
+        def outer_or(t: PyTree) -> PyTree:
             root = twins.root_of(t) if isinstance(t, Tensor) else None
-            return t if root is None else found(root)
+            return t if root is None else outer_of(root)
 
-        self.founds = list(map(found, twins.roots))
-        self.by_tensor = {id(root.tensor): found(root) for root in twins.roots}
-        self.kinds = [of(kind) for kind in trace.kinds]
+        self.outers = list(map(outer_of, twins.roots))
+        for root, outer in zip(twins.roots, self.outers, strict=True):
+            leaves = [x for x in twins.roots if x.grad is root.tensor and x is not root.source]
+            outer.also = list(map(outer_of, leaves))
+            # That the body has met a ``.grad`` does not tell whether it has found it elsewhere too.
+            is_grad = bool(outer.also) or isinstance(root.source, TwinRoot)
+            if root.is_met and (not is_grad or any([p.value is root.tensor for p in places])):
+                outer.tensor = root.tensor
+        self._look = [place.look for place in places]
+        self._there = [place.value for place in places]
+        self._names = [place.name for place in places]
+        self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
+        self.kinds = [outer_or(kind) for kind in trace.kinds]
         self.leaf_facts = trace.leaf_facts
         self.effects = [
             Effect(
-                found(c.root), c.what, place, None if place >= 0 else of(c.new), c.writes, tracked
+                outer_of(c.root),
+                c.what,
+                output,
+                None if output >= 0 else outer_or(c.new),
+                c.writes,
+                tracked,
             )
-            for c, place, tracked in zip(trace.changes, trace.outputs, trace.tracked, strict=True)
+            for c, output, tracked in zip(trace.changes, trace.outputs, trace.tracked, strict=True)
         ]
         self.count = sum([isinstance(kind, str) for kind in self.kinds])
         self.outputs = 1 + max([self.count - 1, *[e.output for e in self.effects]])
         self.unknown = trace.unknown
-        self.reached = None if twins.reached is None else found(twins.reached)
+        self.reached = None if twins.reached is None else outer_of(twins.reached)
         self.tracked = (
             self.unknown or TRACKED in self.kinds or any([e.tracked for e in self.effects])
         )
 
     def fits(self, leaves: Sequence[PyTree]) -> bool:
         """Whether what is outside is, in all that the program depends on, as it was for the trace."""
-        if list(map(facts_of, leaves)) != self.leaf_facts:
+        if list(map(facts_of, leaves)) != self.leaf_facts or not self.is_in_place():
             return False
-        seen = set()
-        for found in self.founds:
-            t = found.find(leaves)
+        tensors = set()
+        for outer in self.outers:
+            t = outer.find(leaves)
             if not isinstance(t, Tensor):
-                if (
-                    isinstance(found.source, int)
-                    and found.facts == UNTRACKED
-                    and not found.captured
-                ):
+                is_array = isinstance(outer.source, int) and outer.tensor is None
+                if is_array and outer.facts == UNTRACKED:
                     continue
                 return False
-            if facts_of(t) != found.facts or inside(t).aval != found.aval:
+            if facts_of(t) != outer.facts or inside(t).aval != outer.aval:
                 return False
-            if found.number is not None and not has_numbers(t, found.number):
+            if outer.number is not None and not has_numbers(t, outer.number):
                 return False
-            if not found.is_in_place():
+            if not outer.is_same(t, leaves):
                 return False
-            if found.captured and t is not found.tensor:
+            if id(t) in tensors and outer.source is not None:
                 return False
-            if id(t) in seen and found.source is not None:
-                return False
-            seen.add(id(t))
-            if found.source is None and self.effects and any([t is x for x in leaves]):
+            tensors.add(id(t))
+            if outer.source is None and self.effects and any([t is x for x in leaves]):
                 return False
         return True
+
+    def is_in_place(self) -> bool:
+        """Whether the function would find the same Tensors: no other ones have taken their places."""
+        return all(map(operator.is_, map(operator.call, self._look), self._there))
+
+    @property
+    def acts(self) -> bool:
+        """Whether a call changes anything outside."""
+        return bool(self.effects or self.moves)
 
     @property
     def is_pure(self) -> bool:
         """Whether the program does nothing outside of it, and uses no Tensor from there."""
-        inside = all([isinstance(f.source, int) for f in self.founds])
-        return inside and not self.effects and all([kind is PLAIN for kind in self.kinds])
+        inside = all([isinstance(x.source, int) for x in self.outers])
+        return inside and not self.acts and all([kind is PLAIN for kind in self.kinds])
 
     # In words, for `Compiled.explain`
 
@@ -295,25 +331,20 @@ class StepState:
         if self.is_pure:
             return []
         lines = []
-        for found in self.founds:
-            done = [e for e in self.effects if e.found is found]
+        for outer in self.outers:
+            done = [e for e in self.effects if e.outer is outer]
             facts = [
-                f"{found.aval.str_short()}",
-                *(["requires grad"] if found.facts.requires_grad else []),
+                f"{outer.aval.str_short()}",
+                *(["requires grad"] if outer.facts.requires_grad else []),
             ]
-            facts += ["has a .grad"] if found.facts.has_grad else []
-            words = ["is written to" for e in done if e.what == "value"]
-            for e in done:
-                if e.what == "grad":
-                    words.append(
-                        "gets a .grad" if e.output >= 0 or e.new is not None else "loses its .grad"
-                    )
-            words += ["its memory is donated"] if found in donated else []
-            words += ["its numbers are part of the program"] if found.number is not None else []
-            if isinstance(found.source, int) and not words:
+            facts += ["has a .grad"] if outer.facts.has_grad else []
+            words = list(map(_in_words, done))
+            words += ["its memory is donated"] if outer in donated else []
+            words += ["its numbers are part of the program"] if outer.number is not None else []
+            if isinstance(outer.source, int) and not words:
                 continue
             lines.append(
-                f"{found.name(names, labels)} ({', '.join(facts)}): {', '.join(words) or 'is read'}"
+                f"{outer.name(names, labels)} ({', '.join(facts)}): {', '.join(words) or 'is read'}"
             )
         return ["state:", *[f"  {line}" for line in lines]] if lines else []
 
@@ -324,32 +355,36 @@ class StepState:
         lines = []
         for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
             lines += _differing(label, facts_of(x), facts)
-        for found in self.founds:
-            name, t = found.name(names, labels), found.find(leaves)
-            if isinstance(found.source, int):
+        for name, look, x in zip(self._names, self._look, self._there, strict=True):
+            if look() is not x:
+                kind = "Tensor" if isinstance(x, Tensor) else "object"
+                lines.append(f"{name} is another {kind} now")
+        for outer in self.outers:
+            name, t = outer.name(names, labels), outer.find(leaves)
+            if isinstance(outer.source, int):
                 continue
             if not isinstance(t, Tensor):
                 lines.append(f"{name} is not there")
                 continue
-            lines += _differing(name, facts_of(t), found.facts)
-            if not found.is_in_place():
-                lines.append(f"{name} is another Tensor now")
-            if inside(t).aval != found.aval:
+            lines += _differing(name, facts_of(t), outer.facts)
+            if not outer.is_same(t, leaves):
                 lines.append(
-                    f"{name} is {inside(t).aval.str_short()}, was {found.aval.str_short()}"
+                    f"{name} is not the same Tensor as before, or no longer that of others"
                 )
-            if found.number is not None and not has_numbers(t, found.number):
+            if inside(t).aval != outer.aval:
+                lines.append(
+                    f"{name} is {inside(t).aval.str_short()}, was {outer.aval.str_short()}"
+                )
+            if outer.number is not None and not has_numbers(t, outer.number):
                 lines.append(f"{name}, of which Python code has read numbers, has other ones")
         return lines or ["an argument is a Tensor that it also uses from outside, or no longer is"]
 
     @property
     def is_quick(self) -> bool:
         """Whether its effects on arrays are all that there is, if nothing is around a call."""
-        plain = all(
-            [e.what != "requires_grad" and (e.what == "grad" or e.found.owns) for e in self.effects]
-        )
+        plain = all([e.what != "value" or e.outer.owns for e in self.effects])
         sources = [
-            f.source.source if isinstance(f.source, OuterTensor) else f.source for f in self.founds
+            x.source.source if isinstance(x.source, OuterTensor) else x.source for x in self.outers
         ]
         return plain and not self.tracked and not any([isinstance(s, OuterTensor) for s in sources])
 
@@ -360,7 +395,7 @@ class StepState:
             self._check_reached(values, leaves)
         if not self.tracked:
             return list(map(without_history, values))
-        written = {id(e.found.find(leaves)) for e in self.effects if e.what == "value"}
+        written = {id(e.outer.find(leaves)) for e in self.effects if e.what == "value"}
         saved = [id(x) in written and isinstance(x, Tensor) for x in values]  # as they are before
         return [snapshot(x) if s else x for x, s in zip(values, saved, strict=True)]
 
@@ -373,39 +408,52 @@ class StepState:
             if not level.on_tape and not level.traces and level.id > leaf.born:
                 raise GradientError(leaf_outside(0, leaf, level))
 
-    def targets(self, leaves: Sequence[PyTree]) -> list[PyTree]:
-        """What the effects are on, checked."""
-        found = [e.found.find(leaves) for e in self.effects]
+    def targets(self, leaves: Sequence[PyTree], changed: Sequence[int]) -> list[PyTree]:
+        """What the effects are on, checked; ``changed``: more leaves of the arguments that are written to."""
+        targets = [e.outer.find(leaves) for e in self.effects]
+        written = [t for e, t in zip(self.effects, targets, strict=True) if e.what == "value"]
         with no_grad():
-            for effect, t in zip(self.effects, found, strict=True):
-                if effect.what != "value" or not isinstance(t, Tensor):
-                    continue
-                check_writable(t, "jit")
-                for k, x in enumerate(leaves):
-                    if k != effect.found.source and shares(x, t):
-                        raise LevelError(
-                            f"jit: the function writes to a Tensor ({describe(t)}) that shares its "
-                            f"storage with "
-                            f"leaf {k} of the arguments; inside of the function they are separate, and one "
-                            "would keep its old value. Pass one of them, or x.clone()."
-                        )
-        return found
+            for t in written:
+                if isinstance(t, Tensor):
+                    check_writable(t, "jit")
+            if written or changed:
+                self._check_alone(leaves, [*written, *[leaves[k] for k in changed]])
+        return targets
+
+    def _check_alone(self, leaves: Sequence[PyTree], written: Sequence[PyTree]) -> None:
+        """Refuse arguments that share a storage with another Tensor that the body uses, if one is written to.
+
+        In the body they are separate. Those from outside share one there too.
+        """
+        others = [outer.find(leaves) for outer in self.outers if outer.tensor is not None]
+        for k, x in enumerate(leaves):
+            if not isinstance(x, Tensor) or x.meta is None:
+                continue
+            # It is the written one, or another one is.
+            partners = [*others, *leaves] if any([x is t for t in written]) else written
+            for t in partners:
+                if isinstance(t, Tensor) and t is not x and shares(x, t):
+                    raise LevelError(
+                        f"jit: the function writes to a Tensor that shares its storage with leaf {k} of the "
+                        f"arguments ({describe(x)}; the other one is {describe(t)}); inside of the function "
+                        "they are separate, and one would keep its old value. Pass one of them, or x.clone()."
+                    )
 
     def same_in_lanes(
         self, primitive: Primitive, operands: Sequence[PyTree], outs: Sequence[PyTree]
     ) -> list[PyTree]:
         """The outputs; what is new outside and computed of nothing that a vmap maps is one value."""
-        found = list(outs)
+        results = list(outs)
         written = sorted({e.output for e in self.effects if e.output >= 0})
-        batched = [k for k in written if any([x.level.maps for x in layers(found[k])])]
+        batched = [k for k in written if any([x.level.maps for x in layers(results[k])])]
         if not batched:
-            return found
+            return results
         mapped = [any([x.level.maps for x in layers(x)]) for x in operands]
         closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(x)) for x in operands])
         for k in batched:
             if not any([a and b for a, b in zip(inputs_of(closed, k), mapped, strict=True)]):
-                found[k] = _one_lane(found[k])
-        return found
+                results[k] = _one_lane(results[k])
+        return results
 
     def apply(
         self, targets: Sequence[PyTree], outs: Sequence[PyTree], leaves: Sequence[PyTree]
@@ -415,27 +463,30 @@ class StepState:
         plain = state.body is None
         for effect, t, new in zip(self.effects, targets, news, strict=True):
             if effect.output < 0 or not isinstance(t, Tensor):
+                is_outside = not isinstance(t, Tensor) or t.level is ROOT
+                plain = plain and is_outside and (effect.what == "grad" or not state.levels)
                 continue
             level = new.level
             if plain and level is ROOT and isinstance(new._value, jax.core.Tracer):
                 _refuse_traced(t)
             plain = plain and level is ROOT and type(new._value) is array_type
-            plain = (
-                plain and t.level is ROOT and not effect.tracked and effect.what != "requires_grad"
-            )
+            plain = plain and t.level is ROOT and not effect.tracked
             if level is ROOT or level is state.body:
                 continue
             check_captured(t, new)
         if plain:
+            flush()  # what is recorded so far is of Tensors as they were
             writer = Writer()
             for effect, t, new in zip(self.effects, targets, news, strict=True):
                 if isinstance(t, Tensor):
                     writer.add(effect, t, new._value if effect.what == "value" else new)
-            writer.write()
+            writer.write(self.moves)
             return
         for effect, t, new in zip(self.effects, targets, news, strict=True):
             if isinstance(t, Tensor):
                 _apply(effect, t, new)
+        for put, x in self.moves:
+            put(x)
 
     def _new(self, effect: Effect, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> PyTree:
         if effect.output >= 0:
@@ -446,24 +497,32 @@ class StepState:
     def results(self, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
         """The results of the function, of the outputs of the program."""
         it = iter(outs)
-        found = []
+        results = []
         for kind in self.kinds:
             if isinstance(kind, str):
                 x = next(it)
-                found.append(freed(x) if kind is FREED else x)
+                results.append(freed(x) if kind is FREED else x)
             else:
-                found.append(kind.find(leaves) if isinstance(kind, OuterTensor) else kind)
-        return found
+                results.append(kind.find(leaves) if isinstance(kind, OuterTensor) else kind)
+        return results
 
-    def own(self, outs: Sequence[PyTree]) -> list[PyTree]:
+    def as_in_body(self, outs: Sequence[PyTree]) -> list[PyTree]:
         """The outputs as Tensors, without a history that they do not have in the body."""
         kinds = [k for k in self.kinds if isinstance(k, str)]
-        found = []
+        tensors = []
         for k, x in enumerate(outs):
             tracked = self.unknown or (k < len(kinds) and kinds[k] is TRACKED)
             tracked = tracked or any([e.output == k and e.tracked for e in self.effects])
-            found.append(as_tensor(x if tracked else without_history(x)))
-        return found
+            tensors.append(as_tensor(x if tracked else without_history(x)))
+        return tensors
+
+
+def _in_words(effect: Effect) -> str:
+    if effect.what == "value":
+        return "is written to"
+    if effect.what == "grad":
+        return "loses its .grad" if effect.output < 0 and effect.new is None else "gets a .grad"
+    return "requires grad from then on" if effect.new else "does not require grad from then on"
 
 
 def _differing(name: str, now: Facts, was: Facts) -> list[str]:
@@ -560,9 +619,12 @@ class Writer:
         self.values: list[PyTree] = []
 
     def add(self, effect: Effect, t: Tensor, new: PyTree) -> None:
-        """An effect on ``t``: ``new`` is an array, or what ``.grad`` is."""
+        """An effect on ``t``: ``new`` is an array, what ``.grad`` is, or whether it requires grad."""
         if effect.what == "grad":
             self._set(meta_of(t), "grad", new)
+            return
+        if effect.what == "requires_grad":
+            self._set(t, "_requires_grad", new)
             return
         storage = storage_of(t)
         if storage.data is not None:
@@ -579,11 +641,14 @@ class Writer:
         self.names.append(name)
         self.values.append(value)
 
-    def write(self) -> None:
-        """Set them."""
-        set_all(self.objects, self.names, self.values)
+    def write(self, moves: Sequence[Move]) -> None:
+        """Set them, and put Tensors where they belong by then."""
+        set_all(self.objects, self.names, self.values, moves)
 
 
-def set_all(objects: Sequence[PyTree], names: Sequence[str], values: PyTree) -> None:
+def set_all(
+    objects: Sequence[PyTree], names: Sequence[str], values: PyTree, moves: Sequence[Move]
+) -> None:
     """``setattr`` for each; no signal handler runs in between, unless ``values`` runs Python code."""
-    collections.deque(map(setattr, objects, names, values), 0)
+    puts = itertools.starmap(operator.call, moves)
+    collections.deque(itertools.chain(map(setattr, objects, names, values), puts), 0)

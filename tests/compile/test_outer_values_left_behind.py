@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
+import jax
 import pytest
 from helpers import is_idle
 
@@ -32,7 +34,7 @@ def test_a_value_of_the_trace_that_stays_outside_is_an_error():
     for f, place in ((appends, r"log\[0\]"), (sets, r"state\['last'\]"), (attribute, "model.seen")):
         with pytest.raises(
             LevelError,
-            match=rf"{place} is a Tensor of it.*test_outer_values_left_behind.py:\d+.*Return",
+            match=rf"{place} is a value of it.*test_outer_values_left_behind.py:\d+.*Return",
         ):
             fad.jit(f)(fad.tensor(1.0))
     assert is_idle()
@@ -58,3 +60,109 @@ def test_a_number_outside_that_the_body_changes_is_warned_of():
         fad.jit(model.step)(1.0)
     with pytest.warns(UserWarning, match=r"changes count from 0 to 1 .*count \+= 1"):
         fad.jit(counts)(1.0)
+
+
+def test_arrays_and_texts_that_the_body_changes_are_warned_of():
+    class Model:
+        phase = "warm"
+
+        def __init__(self):
+            self.key = jax.random.key(0)
+
+        def draws(self, x):
+            self.key, key = jax.random.split(self.key)
+            return x + fad.random.normal(key, x.shape)
+
+        def begins(self, x):
+            self.phase = "main"
+            return x
+
+    model = Model()
+    with pytest.warns(UserWarning, match=r"self\.key from .* to another one.*fold_in"):
+        fad.jit(model.draws)(fad.ones(2))
+    with pytest.warns(UserWarning, match=r"self\.phase from 'warm' to 'main'"):
+        fad.jit(model.begins)(fad.ones(2))
+
+
+def test_attributes_of_tensors_defaults_deques_and_sets_are_looked_at():
+    w, kept, found = fad.ones(2), collections.deque(), set()
+
+    def attribute(x):
+        w.moment = x * 2
+
+    def default(x, history=[]):  # noqa: B006
+        history.append(x * 2)
+
+    def places(x):
+        kept.append(x * 2)
+
+    def in_a_set(x):
+        found.add(x * 2)
+
+    for f, place in (
+        (attribute, r"w\.moment"),
+        (default, "history"),
+        (places, "kept"),
+        (in_a_set, "found"),
+    ):
+        with pytest.raises(LevelError, match=rf"after the trace, {place}.* is a value of it"):
+            fad.jit(f)(fad.tensor(1.0))
+
+
+def test_tensors_that_change_places_do_so_at_each_call():
+    def make(compile):
+        u, v = fad.zeros(2), fad.ones(2)
+        row = collections.deque([fad.tensor(float(k)) for k in range(3)], maxlen=3)
+
+        def step(x):
+            nonlocal u, v
+            u.add_(x)
+            u, v = v, u
+            row.rotate(1)
+            row[0].add_(1.0)
+            return u + 2 * v + row[0] * 10 + row[1] * 100
+
+        return compile(step), lambda: [*u.tolist(), *v.tolist(), *map(float, row)]
+
+    (eager, expected), (compiled, state) = make(lambda f: f), make(fad.jit)
+    for k in range(7):
+        x = fad.tensor([float(k), 1.0])
+        assert eager(x).tolist() == compiled(x).tolist() and expected() == state()
+
+
+def test_a_list_that_gets_longer_or_shorter_is_an_error():
+    rows = [fad.zeros(2), fad.ones(2)]
+
+    def adds(x):
+        rows.append(rows[0])
+
+    def takes(x):
+        rows.pop()
+
+    with pytest.raises(LevelError, match=r"adds rows\[2\].*history\[0\]\.copy_"):
+        fad.jit(adds)(fad.ones(2))
+    rows.pop()
+    with pytest.raises(LevelError, match=r"takes rows\[1\] away"):
+        fad.jit(takes)(fad.ones(2))
+
+
+def test_an_object_or_list_in_the_place_of_another_is_found():
+    class Head:
+        def __init__(self, w):
+            self.w = fad.tensor(w)
+
+    class Model:
+        scale = fad.tensor(1.0)
+
+        def __init__(self):
+            self.head, self.rows = Head(1.0), [fad.tensor(1.0)]
+
+    model = Model()
+    f = fad.jit(lambda: model.head.w * model.rows[0] * model.scale)
+    assert float(f()) == float(f()) == 1.0
+    model.head = Head(2.0)
+    assert float(f()) == float(f()) == 2.0
+    model.rows = [fad.tensor(3.0)]
+    assert float(f()) == float(f()) == 6.0
+    Model.scale = fad.tensor(4.0)
+    assert float(f()) == 24.0

@@ -7,79 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
-from helpers import assert_close
+from steps import Make, assert_alike, batch, draw, forward, leaf, net, xy
 
 import fad
 import fad.numpy as fnp
 
-
-def draw(*shape: int, seed: int = 0, scale: float = 0.3) -> np.ndarray:
-    rng = np.random.default_rng(seed + sum(shape))
-    return (scale * rng.normal(size=shape)).astype(np.float32)
+STEPS: dict[str, Make] = {}
 
 
-def leaf(*shape: int, seed: int = 0) -> fad.Tensor:
-    return fad.tensor(draw(*shape, seed=seed), requires_grad=True)
-
-
-def batch(k: int, *shape: int) -> fad.Tensor:
-    return fad.tensor(draw(*shape, seed=100 + k, scale=1.0))
-
-
-def described(t: Any) -> Any:
-    """All that a step may change of a Tensor."""
-    if not isinstance(t, fad.Tensor):
-        return t
-    grad = None if not t.is_leaf or t.grad is None else np.asarray(t.grad.detach().numpy(copy=True))
-    value = t.detach().numpy(copy=True)
-    return {"value": value, "grad": grad, "requires_grad": t.requires_grad, "version": t.version}
-
-
-def run(make: Callable[[], Any], compiled: bool, calls: int = 5) -> tuple[list[Any], list[Any]]:
-    """Results of calls of a step, and its state after each."""
-    step, arguments, state = make()
-    call = fad.jit(step) if compiled else step
-    results, states = [], []
-    for k in range(calls):
-        out = call(*arguments(k))
-        results.append(jax.tree.map(described, out, is_leaf=lambda x: isinstance(x, fad.Tensor)))
-        found = state() if callable(state) else state
-        states.append([described(t) for t in found])
-    if compiled:
-        assert len(call._quick) == sum(map(len, call._entries.values()))
-    return results, states
-
-
-def assert_alike(make: Callable[[], Any], calls: int = 5) -> None:
-    expected, got = run(make, False, calls), run(make, True, calls)
-    assert jax.tree.structure(expected) == jax.tree.structure(got)
-    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        if isinstance(b, np.ndarray):
-            assert_close(a, b, rtol=2e-3, atol=1e-5)
-        else:
-            assert a == b
-
-
-def net(layers: int = 3, n: int = 4) -> list[fad.Tensor]:
-    return [leaf(n, n, seed=k) for k in range(layers)]
-
-
-def forward(weights: list[fad.Tensor], x: fad.Tensor) -> fad.Tensor:
-    for w in weights[:-1]:
-        x = fnp.tanh(x @ w)
-    return x @ weights[-1]
-
-
-def xy(k: int) -> tuple[fad.Tensor, fad.Tensor]:
-    return batch(k, 8, 4), batch(k + 50, 8, 4)
-
-
-STEPS: dict[str, Callable[[], Any]] = {}
-
-
-def kind(make: Callable[[], Any]) -> Callable[[], Any]:
+def kind(make: Make) -> Make:
     STEPS[make.__name__] = make
     return make
 

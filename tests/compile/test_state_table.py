@@ -348,3 +348,85 @@ def test_an_object_that_cannot_be_hashed_is_known_by_its_identity():
     a, b = Model(fad.zeros(2)), Model(fad.zeros(2))
     a.step(fad.tensor(1.0)), a.step(fad.tensor(1.0)), b.step(fad.tensor(5.0))
     assert a.w.tolist() == [2.0, 2.0] and b.w.tolist() == [5.0, 5.0]
+
+
+def test_references_to_one_gradient_part_and_join():
+    def make(compile):
+        a, b, m = leaf(1.0), leaf(2.0), fad.tensor([0.0])
+        a.grad = b.grad = m
+
+        def step(x):
+            a.grad.add_(x)
+            b.grad.add_(2 * x)
+            m.mul_(0.5)
+            return a.grad + 10 * b.grad
+
+        return compile(step), a, b, m
+
+    eager, compiled = make(lambda f: f), make(fad.jit)
+    changes = [
+        lambda a, b, m: None,
+        lambda a, b, m: None,
+        lambda a, b, m: setattr(b, "grad", fad.ones(1)),
+        lambda a, b, m: setattr(a, "grad", fad.ones(1)),
+        lambda a, b, m: setattr(b, "grad", a.grad),
+        lambda a, b, m: setattr(a, "grad", m),
+        lambda a, b, m: setattr(b, "grad", m),
+    ]
+    for change in changes:
+        for _, *tensors in (eager, compiled):
+            change(*tensors)
+        for _ in range(2):
+            x = fad.tensor([3.0])
+            assert_close(compiled[0](x), eager[0](x))
+            for t, u in zip(compiled[1:], eager[1:], strict=True):
+                assert_close(t.detach(), u.detach())
+            assert_close(compiled[1].grad, eager[1].grad)
+            assert_close(compiled[2].grad, eager[2].grad)
+
+
+def test_a_view_that_takes_the_place_of_another_is_found():
+    base = fad.tensor([[1.0], [2.0]])
+    rows = {"row": base[0]}
+    f = fad.jit(lambda x: (rows["row"].add_(x), base * 1.0)[1])
+    for k, expected in ((0, [2.0, 2.0]), (0, [3.0, 2.0]), (1, [3.0, 3.0]), (1, [3.0, 4.0])):
+        rows["row"] = base[k] if k else rows["row"]
+        assert f(fad.tensor(1.0))[:, 0].tolist() == expected
+
+
+def test_an_argument_that_shares_its_storage_with_what_is_written_to_is_refused():
+    base = fad.zeros(4)
+    writes = fad.jit(lambda p: (p.add_(1.0), base * 1.0)[1])
+    for make in (lambda: base.view(2, 2), lambda: base.detach()):
+        with pytest.raises(LevelError, match=r"shares its storage with leaf 0.*clone"):
+            writes(make())
+    assert base.tolist() == [0.0] * 4
+    assert writes(fad.zeros(4)).tolist() == [0.0] * 4
+
+
+def test_whether_it_requires_grad_is_state():
+    def make(compile):
+        a, b = leaf(1.0), fad.tensor([2.0])
+
+        def step(x):
+            x.requires_grad_()
+            ((a * b - x) ** 2).sum().backward()
+            with fad.no_grad():
+                for p in (a, b):
+                    if p.grad is not None:
+                        p.sub_(0.1 * p.grad)
+                        p.grad = None
+            b.requires_grad_()
+            return x.detach() + x.grad
+
+        return compile(step), a, b
+
+    eager, compiled = make(lambda f: f), make(fad.jit)
+    for k in range(4):
+        x, y = fad.tensor([float(k)]), fad.tensor([float(k)])
+        assert_close(compiled[0](x), eager[0](y))
+        assert x.requires_grad and x.grad.tolist() == y.grad.tolist()
+        for t, u in zip(compiled[1:], eager[1:], strict=True):
+            assert t.requires_grad is u.requires_grad
+            assert_close(t.detach(), u.detach())
+    assert len(compiled[0]._quick) == 2
