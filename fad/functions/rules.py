@@ -38,7 +38,7 @@ order 1 is a jvp rule. How rules are transposed is in `fad.functions.transposed_
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
 
 from fad.core.avals import aval_of
@@ -136,6 +136,11 @@ class CallRules:
     def are_of_the_body(self) -> bool:
         """Whether all derivatives are those of the body, as the user wrote no rule for them."""
         return False
+
+    @property
+    def likeness(self) -> Hashable:
+        """Calls whose programs are equal have equal derivatives, if this is equal too; None: unknown."""
+        return None
 
     @property
     def has_transpose(self) -> bool:
