@@ -31,7 +31,6 @@ rounding. Where that would matter, in programs of replay, nothing is rolled.
 from __future__ import annotations
 
 import collections
-import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -80,7 +79,7 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     >>> rolled(jax.make_jaxpr(f)(1.0))[1]
     [Rolled(repeats=50, period=4)]
     """
-    bodies = _Bodies()
+    bodies = _RolledBodies()
     closed = bodies.rolled_in(closed)
     if not may_repeat(closed.jaxpr.eqns) or has_refs(closed):
         return closed, bodies.loops
@@ -102,39 +101,48 @@ _WITH_BODIES = frozenset(
 )
 
 
-class _Bodies:
+class _RolledBodies:
     """The programs in the equations of a program: ``loops`` are those that were rolled in them."""
 
     def __init__(self) -> None:
         self.loops: list[Rolled] = []
-        self._rolled: dict[Hashable, JaxBody] = {}
+        self._by_id: dict[int, JaxBody] = {}
+        self._by_key: dict[Hashable, JaxBody] = {}
 
     def rolled_in(self, closed: JaxProgram) -> JaxProgram:
         """A program with rolled programs in its equations; the same one, if that changes none of them."""
-        eqns = list(map(self._equation, closed.jaxpr.eqns))
-        if all(map(operator.is_, eqns, closed.jaxpr.eqns)):
-            return closed
-        return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts)
+        jaxpr = self._rolled_in(closed.jaxpr)
+        return closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, closed.consts)
 
-    def _equation(self, eqn: JaxEquation) -> JaxEquation:
-        if eqn.primitive.name not in _WITH_BODIES:
-            return eqn
-        if all([self._body(jaxpr) is jaxpr for jaxpr in inner_jaxprs(eqn)]):
-            return eqn
-        return with_programs(eqn, self._body)
+    def _rolled_in(self, jaxpr: JaxBody) -> JaxBody:
+        changed = {}
+        for at, eqn in enumerate(jaxpr.eqns):
+            if eqn.primitive.name in _WITH_BODIES:
+                inner = list(inner_jaxprs(eqn))
+                if not all([self._body(x) is x for x in inner]):
+                    changed[at] = with_programs(eqn, self._body)
+        if not changed:
+            return jaxpr
+        return jaxpr.replace(eqns=[changed.get(at, eqn) for at, eqn in enumerate(jaxpr.eqns)])
 
     def _body(self, jaxpr: JaxBody) -> JaxBody:
-        """A program, rolled: equal ones are once."""
-        closed = ClosedJaxpr(convert_constvars_jaxpr(jaxpr), ())
-        inner = self.rolled_in(closed)
-        if inner is closed and not may_repeat(jaxpr.eqns):
-            return jaxpr
+        """A program, rolled."""
+        body = self._by_id.get(id(jaxpr))
+        if body is None:
+            body = self._by_id[id(jaxpr)] = self._made(jaxpr)
+        return body
+
+    def _made(self, jaxpr: JaxBody) -> JaxBody:
+        inner = self._rolled_in(jaxpr)
+        if not may_repeat(inner.eqns):
+            return inner
         key = jaxpr_key(jaxpr)
-        if key not in self._rolled:
-            shorter, loops = rolled(inner)
+        if key not in self._by_key:  # equal ones are rolled, and noted, once
+            closed = ClosedJaxpr(convert_constvars_jaxpr(inner), ())
+            shorter, loops = rolled(closed)
             self.loops += loops
-            self._rolled[key] = jaxpr if shorter is closed else _opened(shorter, jaxpr)
-        return self._rolled[key]
+            self._by_key[key] = inner if shorter is closed else _opened(shorter, jaxpr)
+        return self._by_key[key]
 
 
 def _opened(closed: JaxProgram, like: JaxBody) -> JaxBody:

@@ -43,6 +43,7 @@ import collections
 import contextlib
 import functools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -96,7 +97,7 @@ class StagedLevel(RecordingLevel):
     ``lifted`` are inputs of the staged call too, with their tracers in ``given``; so are Tensors from outside
     that have a twin in the body. ``twins``: the `fad.views.outside_tensors.Twins` of a body of `jit`.
     ``loops`` are those that were rolled, last those of bodies in it; ``traced``, the program before that, and
-    ``size``, its number of equations after it.
+    ``size``, its number of equations after it. ``times``: when each operation was evaluated.
     """
 
     __slots__ = (
@@ -112,6 +113,7 @@ class StagedLevel(RecordingLevel):
         "records",
         "size",
         "stand_ins",
+        "times",
         "traced",
         "twins",
     )
@@ -134,6 +136,7 @@ class StagedLevel(RecordingLevel):
         self.given: list[tuple[Any, Any]] = []
         self.loops: list[Rolled] = []
         self.size = 0
+        self.times: list[float] = []
         self.traced: JaxProgram | None = None
         self.twins: Any = None
 
@@ -142,7 +145,12 @@ class StagedLevel(RecordingLevel):
         self.records = self.id > state.watermark
         return self
 
+    def last(self, count: int) -> float:
+        """How many seconds the last ``count`` operations took to trace, or all, if there are less."""
+        return self.times[-1] - self.times[max(-1 - count, -len(self.times))]
+
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+        self.times.append(time.perf_counter())
         fixed = isinstance(op, Primitive) and (op.positions or not op.jit)  # numbers stay numbers
         with jaxapi.set_current_trace(self.jax_trace):
             out = op.execute([a if fixed and is_number(a) else self.lower(a) for a in args])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -364,6 +365,7 @@ def test_a_long_program_without_repeats_warns() -> None:
         fad.jit(f).trace(1.0)
     (found,) = [w for w in caught if "operations" in str(w.message)]
     line = f.__code__.co_firstlineno + 2
+    assert re.search(r"The last thousand took [\d.e-]+ s to trace", str(found.message))
     assert f"line {line}, in f" in str(found.message) and "fad.lax.scan" in str(found.message)
     assert found.filename == __file__
     with warnings.catch_warnings():
