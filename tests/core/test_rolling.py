@@ -17,7 +17,7 @@ from loop_programs import SIZE, STEPS, program
 
 import fad
 import fad.numpy as fnp
-from fad.core import repeats
+from fad.core import repeats, rolling
 from fad.core.jaxapi import run_jaxpr
 from fad.core.rolling import Rolled, rolled
 
@@ -302,6 +302,33 @@ def test_programs_without_repeats_stay_as_they_are() -> None:
     closed = fad.jit(f, roll=False).trace(x).jaxpr
     assert len(closed.jaxpr.eqns) > 100 and rolled(closed) == (closed, [])
     assert str(fad.jit(f).trace(x).jaxpr) == str(closed)
+
+
+def test_where_nothing_repeats_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at primitives and shapes rules loops out, so that such programs trace no slower."""
+    monkeypatch.delattr(rolling, "Numbered")
+    draws = np.random.default_rng(0)
+
+    def chain(x: Any) -> Any:
+        for k in draws.integers(0, 3, 400):
+            x = (fnp.sin, fnp.cos, fnp.tanh)[k](x) * 0.5
+        return x.sum()
+
+    def layers(x: Any) -> Any:
+        for k in range(40):  # each of another width
+            x = fnp.tanh(x @ jnp.ones((k + 4, k + 5)) + 1.0)
+        return x.sum()
+
+    def too_few(x: Any) -> Any:
+        for _ in range(6):
+            for name in "sin cos tanh exp sinh cosh arctan expm1 log1p square".split() * 2:
+                x = getattr(fnp, name)(x * 0.1)
+            x = x * x
+        return x.sum()
+
+    for f in (chain, layers, too_few):
+        closed = fad.jit(f, roll=False).trace(jnp.ones((2, 4))).jaxpr
+        assert len(closed.jaxpr.eqns) > 100 and rolled(closed) == (closed, [])
 
 
 def test_effects_stay_in_order() -> None:
