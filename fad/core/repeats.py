@@ -229,12 +229,14 @@ def _repeats(codes: _Ints, period: int) -> bool:
 def _words(codes: _Ints, width: int) -> _Ints:
     """A hash of each word of so many codes, by those of its halves."""
     if width == 1:
-        return (codes.astype(np.uint64) + _FACTORS[0]) * _FACTORS[1]
+        single: _Ints = (codes.astype(np.uint64) + _FACTORS[0]) * _FACTORS[1]
+        return single
     half = width // 2
     halves = _words(codes, half)
     count = max(len(codes) - width + 1, 0)
-    words = halves[:count] * _FACTORS[0] + halves[width - half :][:count]
-    return words ^ (words >> np.uint64(29))
+    words: _Ints = halves[:count] * _FACTORS[0] + halves[width - half :][:count]
+    words ^= words >> np.uint64(29)
+    return words
 
 
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], np.uint64)
