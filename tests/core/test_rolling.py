@@ -243,7 +243,7 @@ def test_loops_in_bodies(name: str) -> None:
         for form in forms.values():
             whole = fad.jit(form, roll=False)
             np.testing.assert_allclose(fad.jit(form)(x), whole(x), rtol=1e-12, atol=1e-12)
-            assert fad.jit(form).lower(x).as_text().count("stablehlo.sine") < 10
+            assert fad.jit(form).lower(x).as_text().count("stablehlo.sine") < 30
             if name not in ("jit", "jit in scan"):  # these roll their own
                 assert whole.lower(x).as_text().count("stablehlo.sine") >= 40
 
