@@ -23,11 +23,12 @@ __all__ = ["LOOPS", "SCENARIOS"]
 
 SIZE = 64
 BOTH = ("fad", "jax")
-_draw = np.random.default_rng(0)
 
 
-def drawn(*shape: int) -> jax.Array:
-    return jnp.asarray(_draw.normal(size=shape) / SIZE**0.5, jnp.float32)
+def drawn(seed: int, *shape: int) -> jax.Array:
+    """The same for each library."""
+    draws = np.random.default_rng(seed).normal(size=shape)
+    return jnp.asarray(draws / SIZE**0.5, jnp.float32)
 
 
 class Loop(NamedTuple):
@@ -60,7 +61,7 @@ def heat(steps: int) -> Loop:
         u, _ = jax.lax.scan(step, u, None, steps)
         return (u * u).sum()
 
-    return Loop(loop, scan, (drawn(SIZE, SIZE), jnp.float32(0.1)))
+    return Loop(loop, scan, (drawn(0, SIZE, SIZE), jnp.float32(0.1)))
 
 
 def wave(steps: int) -> Loop:
@@ -99,11 +100,11 @@ def recurrent(steps: int) -> Loop:
         h, _ = jax.lax.scan(step, jnp.zeros(SIZE), xs)
         return (h * h).sum()
 
-    return Loop(loop, scan, (drawn(SIZE, SIZE), drawn(SIZE, SIZE), 8 * drawn(steps, SIZE)))
+    return Loop(loop, scan, (drawn(0, SIZE, SIZE), drawn(1, SIZE, SIZE), 8 * drawn(2, steps, SIZE)))
 
 
 def adam(steps: int) -> Loop:
-    a = drawn(SIZE, SIZE)
+    a = drawn(0, SIZE, SIZE)
     a = a @ a.T
 
     def step(xp: Any, grad: Any, x: Any, m: Any, v: Any, t: Any, rate: Any) -> Any:

@@ -141,7 +141,7 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     def run(*args: PyTree, **kwargs: PyTree) -> PyTree:
         level = _ToJaxLevel()  # Tensors made in f have a `born` from its id on
         inside, inside_kwargs = enter((args, kwargs))
-        with modes(pure=state.pure if jaxapi.at_top_level() else level):
+        with modes(pure=state.pure if jaxapi.at_top_level() else level, calls={}):
             out = leave(f(*inside, **inside_kwargs), False)
         return trees.map_leaves(lambda x: _bare(x, level.id), out)
 

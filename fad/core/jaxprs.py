@@ -170,6 +170,8 @@ def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquat
             return f(value)
         if isinstance(value, ClosedJaxpr):
             return ClosedJaxpr(f(value.jaxpr), value.consts)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(mapped, value))
         return type(value)(map(mapped, value)) if type(value) in (tuple, list) else value
 
     if next(programs(eqn), None) is None:

@@ -206,21 +206,51 @@ def has_refs(closed: JaxProgram) -> bool:
 # Where kinds repeat
 
 
-def _distances(kinds: _Ints, width: int) -> _Ints:
-    """How far it is from each word of ``width`` kinds to the next equal one, where there is one."""
-    random = np.random.default_rng(width)
-    codes = random.integers(1, 2**63, int(kinds.max()) + 1, np.uint64)[kinds]
-    factors = random.integers(1, 2**63, width, np.uint64) | np.uint64(1)
-    count = len(kinds) - width + 1
-    if count < 2:
-        return np.zeros(0, np.int64)
-    words = np.zeros(count, np.uint64)
-    for k in range(width):
-        words += codes[k : k + count] * factors[k]
+def may_repeat(eqns: Sequence[JaxEquation]) -> bool:
+    """Whether there may be a loop: a quick look at primitives and shapes alone.
+
+    In a loop that saves enough, most words of half as many equations come again a period later.
+    """
+    if len(eqns) < SAVED:
+        return False
+    shapes = [getattr(e.outvars[0].aval, "shape", ()) if e.outvars else () for e in eqns]
+    primitives = [e.primitive for e in eqns]
+    codes = np.array(list(map(hash, zip(primitives, shapes, strict=True)))).view(np.uint64)
+    width = SAVED // 2
+    counts = np.bincount(_to_next(_words(codes, width)))
+    periods = np.flatnonzero(counts >= width // 2)
+    often = counts[periods] >= (REPEATS - 1) * periods // 2 - width
+    return any([_repeats(codes, period) for period in periods[often].tolist()])
+
+
+def _repeats(codes: _Ints, period: int) -> bool:
+    return any(
+        [b - a >= period * (REPEATS - 1) for a, b in _runs(codes[:-period] == codes[period:])]
+    )
+
+
+def _words(codes: _Ints, width: int) -> _Ints:
+    """A hash of each word of so many codes, by those of its halves."""
+    if width == 1:
+        single: _Ints = (codes.astype(np.uint64) + _FACTORS[0]) * _FACTORS[1]
+        return single
+    half = width // 2
+    halves = _words(codes, half)
+    count = max(len(codes) - width + 1, 0)
+    words: _Ints = halves[:count] * _FACTORS[0] + halves[width - half :][:count]
+    words ^= words >> np.uint64(29)
+    return words
+
+
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], np.uint64)
+
+
+def _to_next(words: _Ints) -> _Ints:
+    """How far it is from each word to the next equal one, where there is one."""
     order = np.argsort(words, kind="stable")
     after = words[order]
-    found: _Ints = np.diff(order)[after[1:] == after[:-1]]
-    return found
+    distances: _Ints = np.diff(order)[after[1:] == after[:-1]]
+    return distances
 
 
 def _runs(equal: _Ints) -> Iterator[tuple[int, int]]:
@@ -233,10 +263,11 @@ def candidates(kinds: _Ints) -> list[tuple[int, int, int]]:
     """(period, first equation, end) of stretches in which kinds repeat, what covers most first."""
     periods: dict[int, None] = {}
     for width in (1, 3, 9, 27, 81, 243):
-        found, counts = np.unique(_distances(kinds, width), return_counts=True)
+        distances, counts = np.unique(_to_next(_words(kinds, width)), return_counts=True)
         often = counts >= REPEATS - 1
-        found, counts = found[often], counts[often]
-        periods |= dict.fromkeys(found[np.argsort(-counts, kind="stable")[:_PERIODS]].tolist())
+        distances, counts = distances[often], counts[often]
+        order = np.argsort(-counts, kind="stable")
+        periods |= dict.fromkeys(distances[order[:_PERIODS]].tolist())
     stretches = []
     for period in periods:
         for a, b in _runs(kinds[:-period] == kinds[period:]):

@@ -31,7 +31,7 @@ rounding. Where that would matter, in programs of replay, nothing is rolled.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -40,7 +40,10 @@ import numpy as np
 
 from fad.core.avals import struct_of
 from fad.core.jaxapi import (
+    ClosedJaxpr,
+    Literal,
     as_weak,
+    convert_constvars_jaxpr,
     current_program,
     evaluate_equation,
     is_extended,
@@ -50,9 +53,8 @@ from fad.core.jaxapi import (
     slice_parts,
     write_equations,
 )
-from fad.core.jaxprs import trace
+from fad.core.jaxprs import inner_jaxprs, jaxpr_key, trace, with_programs
 from fad.core.repeats import (
-    SAVED,
     Elements,
     LoopReads,
     Numbered,
@@ -62,8 +64,9 @@ from fad.core.repeats import (
     Values,
     find_loops,
     has_refs,
+    may_repeat,
 )
-from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand, PyTree
+from fad.core.types import Array, Atom, Aval, JaxBody, JaxEquation, JaxProgram, Operand, PyTree
 
 _MANY = 8  # operands of an equation that are looked at together
 
@@ -86,17 +89,90 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     >>> rolled(jax.make_jaxpr(f)(1.0))[1]
     [Rolled(repeats=50, period=4)]
     """
-    if len(closed.jaxpr.eqns) < SAVED or has_refs(closed):
-        return closed, []
+    bodies = _RolledBodies()
+    closed = bodies.rolled_in(closed)
+    if not may_repeat(closed.jaxpr.eqns) or has_refs(closed):
+        return closed, bodies.loops
     program = Numbered(closed)
     loops = find_loops(program)
     if not loops:
-        return closed, []
+        return closed, bodies.loops
     writer = _LoopWriter(program, closed, LoopReads(program, loops))
-    found, _ = trace(writer.run, [struct_of(v.aval) for v in closed.jaxpr.invars])
-    if [v.aval for v in found.jaxpr.outvars] != [v.aval for v in closed.jaxpr.outvars]:
-        return closed, []
-    return found, writer.found
+    shorter, _ = trace(writer.run, [struct_of(v.aval) for v in closed.jaxpr.invars])
+    if [v.aval for v in shorter.jaxpr.outvars] != [v.aval for v in closed.jaxpr.outvars]:
+        return closed, bodies.loops
+    return shorter, [*writer.found, *bodies.loops]
+
+
+# Equations that call programs, or run them in a loop or a branch, and do nothing else to them.
+_WITH_BODIES = frozenset(
+    """checkpoint cond custom_jvp_call custom_vjp_call fad_while_curvature fad_while_linear fad_while_loop
+    fad_while_pullback jit pjit remat2 scan while""".split()
+)
+
+
+class _RolledBodies:
+    """The programs in the equations of a program: ``loops`` are those that were rolled in them."""
+
+    def __init__(self) -> None:
+        self.loops: list[Rolled] = []
+        self._by_id: dict[int, JaxBody] = {}
+        self._by_key: dict[Hashable, JaxBody] = {}
+
+    def rolled_in(self, closed: JaxProgram) -> JaxProgram:
+        """A program with rolled programs in its equations; the same one, if that changes none of them."""
+        jaxpr = self._rolled_in(closed.jaxpr)
+        return closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, closed.consts)
+
+    def _rolled_in(self, jaxpr: JaxBody) -> JaxBody:
+        changed = {}
+        for at, eqn in enumerate(jaxpr.eqns):
+            if eqn.primitive.name in _WITH_BODIES:
+                inner = list(inner_jaxprs(eqn))
+                if not all([self._body(x) is x for x in inner]):
+                    changed[at] = with_programs(eqn, self._body)
+        if not changed:
+            return jaxpr
+        return jaxpr.replace(eqns=[changed.get(at, eqn) for at, eqn in enumerate(jaxpr.eqns)])
+
+    def _body(self, jaxpr: JaxBody) -> JaxBody:
+        """A program, rolled."""
+        body = self._by_id.get(id(jaxpr))
+        if body is None:
+            body = self._by_id[id(jaxpr)] = self._made(jaxpr)
+        return body
+
+    def _made(self, jaxpr: JaxBody) -> JaxBody:
+        inner = self._rolled_in(jaxpr)
+        if not may_repeat(inner.eqns):
+            return inner
+        key = jaxpr_key(jaxpr)
+        if key not in self._by_key:  # equal ones are rolled, and noted, once
+            closed = ClosedJaxpr(convert_constvars_jaxpr(inner), ())
+            shorter, loops = rolled(closed)
+            self.loops += loops
+            self._by_key[key] = inner if shorter is closed else _opened(shorter, jaxpr)
+        return self._by_key[key]
+
+
+def _opened(closed: JaxProgram, like: JaxBody) -> JaxBody:
+    """A program as one with the constants and inputs of ``like``: its own constants are literals."""
+    literals = {
+        v: Literal(np.asarray(c), v.aval)
+        for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+    }
+
+    def known(atoms: Sequence[Atom]) -> list[Atom]:
+        return [v if isinstance(v, Literal) else literals.get(v, v) for v in atoms]
+
+    count = len(like.constvars)
+    return closed.jaxpr.replace(
+        constvars=closed.jaxpr.invars[:count],
+        invars=closed.jaxpr.invars[count:],
+        outvars=known(closed.jaxpr.outvars),
+        eqns=[eqn.replace(invars=known(eqn.invars)) for eqn in closed.jaxpr.eqns],
+        debug_info=like.debug_info,
+    )
 
 
 def run_rolled(f: Callable[..., Sequence[Operand]], values: Sequence[Array]) -> list[Array]:

@@ -42,8 +42,9 @@ from fad.core.jaxapi import (
     trace_context,
     varying_alike,
 )
-from fad.core.jaxprs import active, conjugate, select, spread
+from fad.core.jaxprs import active, conjugate, jaxpr_key, select, spread
 from fad.core.level import state, traced_by_jax
+from fad.core.rolling import rolled
 from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
@@ -71,7 +72,8 @@ def call(rules: CallRules, values: Sequence[Operand]) -> tuple[list[Any], Templa
     abstract = _of_avals(list(map(aval_of, arrays)), rules, axes)
     if abstract.drawing is not None:
         note_call(rules.name)
-    return call_p.bind(*arrays, rules=rules, axes=axes), abstract.template
+    rules = _shared(rules, abstract.program)
+    return call_p.bind(*arrays, rules=rules, axes=axes, roll=state.rolls), abstract.template
 
 
 def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
@@ -81,7 +83,7 @@ def _body(rules: CallRules, values: Values) -> tuple[list[Array], Template]:
     return [jnp.asarray(o) for o in checked_arrays(rules, outs, leaves)], template
 
 
-def _run(*values: Any, rules: CallRules, axes: Axes) -> list[Array]:
+def _run(*values: Any, rules: CallRules, axes: Axes, roll: bool = True) -> list[Array]:
     try:
         with extended_axes(axes):
             arrays, _ = _body(rules, values)
@@ -92,22 +94,23 @@ def _run(*values: Any, rules: CallRules, axes: Axes) -> list[Array]:
     return arrays
 
 
-def _run_compiled(*values: Array, rules: CallRules, axes: Axes) -> list[Array]:
-    """`_run`, in compiled code."""
+def _run_compiled(*values: Array, rules: CallRules, axes: Axes, roll: bool) -> list[Array]:
+    """`_run`, in compiled code; see NOTE [rolled loops]."""
     with extended_axes(axes):
         closed, _ = _make_program(rules, list(map(aval_of, values)))
-        return run_jaxpr(closed, *values)
+        return run_jaxpr(rolled(closed)[0] if roll else closed, *values)
 
 
 class _Abstract(NamedTuple):
-    """The avals and the structure of the outputs of a call; its program, if that draws random numbers; and
-    the axes that it names.
+    """The avals and the structure of the outputs of a call; its program, if that draws random numbers; the
+    axes that it names; and its program, if its rules may be those of an equal call.
     """
 
     avals: list[Aval]
     template: Template
     drawing: JaxProgram | None
     axes: frozenset[Hashable]
+    program: JaxProgram | None = None
 
 
 _of_others = Table(4096)
@@ -139,7 +142,18 @@ def _make_abstract(rules: CallRules, avals: _Avals) -> _Abstract:
     closed, template = _make_program(rules, avals)
     drawing = closed if has_draws(closed.jaxpr) else None
     axes = axes_named(closed.jaxpr) if axis_sizes() else frozenset()
-    return _Abstract(list(closed.out_avals), template, drawing, axes)
+    program = None if rules.likeness is None else closed
+    return _Abstract(list(closed.out_avals), template, drawing, axes, program)
+
+
+def _shared(rules: CallRules, program: JaxProgram | None) -> CallRules:
+    """The rules of the first call in what is being traced that is equal: loops of calls are loops by that."""
+    if program is None or state.calls is None:
+        return rules
+    # What is in the key by its identity must live as long as the key.
+    key = (rules.likeness, jaxpr_key(program.jaxpr), tuple(map(id, program.consts)))
+    shared, _ = state.calls.setdefault(key, (rules, program))
+    return shared
 
 
 def _make_program(rules: CallRules, avals: _Avals) -> tuple[JaxProgram, Template]:
@@ -157,17 +171,17 @@ def _make_program(rules: CallRules, avals: _Avals) -> tuple[JaxProgram, Template
     return closed, template[0]
 
 
-def _of_avals(avals: _Avals, rules: CallRules, axes: Axes) -> _Abstract:
+def _of_avals(avals: _Avals, rules: CallRules, axes: Axes, roll: bool = True) -> _Abstract:
     """`_abstract`, among the named axes that were around the call when it was bound first."""
     with extended_axes(axes):
         return _abstract(rules, avals)
 
 
 def _jvp(
-    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules, axes: Axes
+    primals: Sequence[Array], tangents: Sequence[Any], *, rules: CallRules, axes: Axes, roll: bool
 ) -> tuple[list[Array], list[Any]]:
     template = _of_avals(list(map(aval_of, primals)), rules, axes).template
-    outs = call_p.bind(*primals, rules=rules, axes=axes)
+    outs = call_p.bind(*primals, rules=rules, axes=axes, roll=roll)
     mask = tuple([not isinstance(t, Zero) for t in tangents])
     differentiable = template.differentiable(outs)
     zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
@@ -175,12 +189,12 @@ def _jvp(
         return outs, zeros
     given = list(map(instantiate_zeros, select(mask, tangents)))
     linear = DerivativeRules(rules, mask, differentiable, template)
-    out_t = call_p.bind(*primals, *outs, *given, rules=linear, axes=axes)
+    out_t = call_p.bind(*primals, *outs, *given, rules=linear, axes=axes, roll=roll)
     return outs, spread(differentiable, out_t, zeros)
 
 
 def _transpose(
-    cotangents: Sequence[Any], *operands: Any, rules: CallRules, axes: Axes
+    cotangents: Sequence[Any], *operands: Any, rules: CallRules, axes: Axes, roll: bool
 ) -> list[object]:
     around = axis_sizes()
     outside = {axis for axis, _ in axes}.difference([axis for axis, _ in around])
@@ -251,14 +265,15 @@ def _batch(
     *,
     rules: CallRules,
     axes: Axes,
+    roll: bool,
 ) -> tuple[list[Array], Sequence[int | None]]:
     if all([d is None for d in dims]) and not _names(axis_data.name, values, rules, axes):
-        outs = call_p.bind(*values, rules=rules, axes=axes)
+        outs = call_p.bind(*values, rules=rules, axes=axes, roll=roll)
         return outs, [None] * len(outs)
     randomness = "same" if state.batching else "error"
     batched = BatchedRules(rules, tuple(dims), axis_data.size, axis_data.name, randomness)
     axes = tuple([axis for axis in axes if axis[0] != axis_data.name])  # its level has them
-    outs = call_p.bind(*values, rules=batched, axes=axes)
+    outs = call_p.bind(*values, rules=batched, axes=axes, roll=roll)
     return outs, [0] * len(outs)
 
 
@@ -290,7 +305,7 @@ def _program(eqn: JaxEquation) -> JaxProgram:
     return _program_of([v.aval for v in eqn.invars], **eqn.params)
 
 
-def _program_of(avals: _Avals, rules: CallRules, axes: Axes) -> JaxProgram:
+def _program_of(avals: _Avals, rules: CallRules, axes: Axes, roll: bool) -> JaxProgram:
     with extended_axes(axes):
         return _make_program(rules, avals)[0]
 

@@ -369,6 +369,11 @@ class CallRules:
         return False
 
     @property
+    def likeness(self) -> Hashable:
+        """Calls whose programs are equal have equal derivatives, if this is equal too; None: unknown."""
+        return None
+
+    @property
     def has_transpose(self) -> bool:
         """Whether its pullback, where it is linear in inputs, is by a rule that is not derived."""
         return not self.are_of_the_body

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import functools
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
@@ -28,7 +29,15 @@ from fad.core.jaxapi import (
     new_primitive,
 )
 from fad.core.jaxprs import bind_jaxpr, bits, calls_host, calls_with_rules, jaxpr_key
-from fad.core.level import bind, body_of, map_tensors, outlived, restores_modes, state
+from fad.core.level import (
+    bind,
+    body_of,
+    map_tensors,
+    modes,
+    outlived,
+    restores_modes,
+    state,
+)
 from fad.core.primitive import Primitive
 from fad.core.rolling import Rolled, rolled
 from fad.core.tensor import Tensor, new_tensor, version_of
@@ -303,8 +312,8 @@ class StagedLevel(RecordingLevel):
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
     ``lifted`` are inputs of the staged call too, with their tracers in ``given``; so are Tensors from outside
     that have a twin in the body. ``twins``: the `fad.compile.outer_tensors.Twins` of a body of `jit`.
-    ``loops`` are those that were rolled; ``traced``, the program before that, and ``size``, its number of
-    equations after it.
+    ``loops`` are those that were rolled, last those of bodies in it; ``traced``, the program before that, and
+    ``size``, its number of equations after it. ``times``: when each operation was evaluated.
     """
 
     __slots__ = (
@@ -320,6 +329,7 @@ class StagedLevel(RecordingLevel):
         "records",
         "size",
         "stand_ins",
+        "times",
         "traced",
         "twins",
     )
@@ -342,6 +352,7 @@ class StagedLevel(RecordingLevel):
         self.given: list[tuple[Any, Any]] = []
         self.loops: list[Rolled] = []
         self.size = 0
+        self.times: list[float] = []
         self.traced: JaxProgram | None = None
         self.twins: Any = None
 
@@ -350,7 +361,12 @@ class StagedLevel(RecordingLevel):
         self.records = self.id > state.watermark
         return self
 
+    def last(self, count: int) -> float:
+        """How many seconds the last ``count`` operations took to trace, or all, if there are less."""
+        return self.times[-1] - self.times[max(-1 - count, -len(self.times))]
+
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+        self.times.append(time.perf_counter())
         fixed = isinstance(op, Primitive) and (op.positions or not op.jit)  # numbers stay numbers
         with jaxapi.set_current_trace(self.jax_trace):
             out = op.execute([a if fixed and is_number(a) else self.lower(a) for a in args])
@@ -395,6 +411,11 @@ class StagedLevel(RecordingLevel):
 
     def note_draw(self) -> None:
         self.has_drawn = True
+
+    def note_loops(self, loops: Sequence[Rolled], first: bool = False) -> None:
+        """Note rolled loops, equal ones once: a body may be traced again for its derivative."""
+        several = (*loops, *self.loops) if first else (*self.loops, *loops)
+        self.loops = list(dict.fromkeys(several))
 
     def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
         stopped: Tensor = bind(STOP_GRADIENT, (self.detach(t),))
@@ -462,14 +483,14 @@ def stage(
     *,
     bodies: Sequence[Callable[..., Any]] = (),
     kept: bool = False,
-    roll: bool = True,
+    roll: bool | None = None,
 ) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
     """Trace ``run(level, *operands)`` into a Primitive.
 
     Arguments:
         bodies: the functions of the user that ``run`` calls; see NOTE [numbers in bodies].
         kept: the Primitive is for later calls too; see NOTE [what compiled code captures].
-        roll: loops in it are rolled; see NOTE [rolled loops].
+        roll: loops in it are rolled, see NOTE [rolled loops]; None: as in what is traced around it.
 
     Returns:
         The Primitive, the values to bind it on (constants, captures, operands), and the structure
@@ -492,12 +513,17 @@ def stage(
             structure.append(found)
             return [level.lower(x) for x in outs]
 
-    with jaxapi.extended_axes(axes):
+    roll = state.rolls if roll is None else roll
+    with jaxapi.extended_axes(axes), modes(rolls=roll, calls={}):
         closed: JaxProgram = jax.make_jaxpr(traced)(*structs)
         level.traced = closed
         if roll:
-            closed, level.loops = rolled(closed)
+            closed, loops = rolled(closed)
+            level.note_loops(loops, first=True)
     level.size = len(closed.jaxpr.eqns)
+    around = [x for x in state.levels if isinstance(x, StagedLevel)]
+    if around:
+        around[-1].note_loops(level.loops)
     body.note_numbers(level.numbers)
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
     captured.update({id(tracer): number for tracer, number in level.given})

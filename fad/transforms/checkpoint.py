@@ -29,7 +29,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, cast
 
 import jax
@@ -240,6 +240,19 @@ class CheckpointRules(CallRules):
         self.writes = writes
         self.name = "checkpoint"
         self.batches = batch_levels()
+
+    @property
+    def likeness(self) -> Hashable:
+        """In traced code, what a body says of its derivative is in its program: it cannot have hooks."""
+        flags = (
+            self.count,
+            self.end,
+            tuple(self.requires),
+            self.alone,
+            self.recording,
+            self.writes,
+        )
+        return (*flags, *self.batches)
 
     def _run(self, level: WatchLevel, values: Sequence[Operand]) -> tuple[list[Tensor], Template]:
         """The body once more, in ``level``: its inputs there, and its result."""

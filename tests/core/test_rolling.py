@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -52,8 +53,7 @@ def assert_same(f: Callable[..., Any], x: Any) -> list[Rolled]:
 @pytest.fixture
 def rolls_short_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops that save little are rolled too, so that laws take less time."""
-    for module in (repeats, rolling):
-        monkeypatch.setattr(module, "SAVED", 20)
+    monkeypatch.setattr(repeats, "SAVED", 20)
     monkeypatch.setattr(repeats, "_PART", 8)
 
 
@@ -175,6 +175,121 @@ def test_loops_in_loops() -> None:
     assert abs(fad.jit(f)(1.0) - f(1.0)) < 1e-4
 
 
+def steps(x: Any, s: Any = 0.3) -> Any:
+    for k in range(40):
+        x = x + 0.01 * (k + 1) * fnp.sin(x) * s
+    return x
+
+
+@jax.custom_jvp
+def with_rule(x: Any) -> Any:
+    for k in range(40):
+        x = x + 0.01 * (k + 1) * jnp.sin(x)
+    return x
+
+
+with_rule.defjvp(lambda p, t: (with_rule(*p), t[0] * 2.0))
+with_rules = fad.from_jax(with_rule)
+
+
+class Steps(fad.Function):
+    @staticmethod
+    def forward(x):
+        return steps(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def vjp(ctx, g):
+        return steps(g, ctx.saved_tensors[0])
+
+    @staticmethod
+    def jvp(ctx, t):
+        return steps(t, ctx.saved_tensors[0])
+
+
+def over_some(c: Any, s: Any) -> Any:
+    return fad.lax.while_loop(
+        lambda c: c[0] < 4, lambda c: (c[0] + 1, steps(c[1], s)), (0, c), max_steps=6
+    )[1]
+
+
+BODIES: dict[str, Callable[[Any], Any]] = {
+    "scan": lambda x: fad.lax.scan(lambda c, s: (steps(c, s), c * s), x, fnp.arange(5.0))[0],
+    "fori_loop": lambda x: fad.lax.fori_loop(0, 3, lambda _, x: steps(x), x),
+    "while_loop": lambda x: over_some(x, 0.3),
+    "cond": lambda x: fad.lax.cond(x[0] > 0, steps, lambda x: x * 2, x),
+    "jit": fad.jit(steps),
+    "jit in scan": lambda x: fad.lax.scan(lambda c, _: (fad.jit(steps)(c), None), x, length=5)[0],
+    "checkpoint": fad.checkpoint(steps),
+    "policy": fad.checkpoint(steps, policy=jax.checkpoint_policies.dots_saveable),
+    "custom_jvp": lambda x: with_rules(x),
+    "Function": Steps.apply,
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_loops_in_bodies(name: str) -> None:
+    """Python loops in what is one operation of a program; ``roll=False`` is for them, too."""
+    with jax.enable_x64(True):
+        x = jnp.cos(jnp.arange(4.0))
+        f = BODIES[name]
+        forms = {"value": f, "grad": fad.grad(lambda x: (f(x) * f(x)).sum())}
+        if name != "custom_jvp":  # of which the rule has no derivative of its own
+            forms["hvp"] = lambda x: fad.hvp(lambda x: (f(x) * f(x)).sum(), (x,), (V[:4],))[1]
+        for form in forms.values():
+            whole = fad.jit(form, roll=False)
+            np.testing.assert_allclose(fad.jit(form)(x), whole(x), rtol=1e-12, atol=1e-12)
+            assert fad.jit(form).lower(x).as_text().count("stablehlo.sine") < 30
+            if name not in ("jit", "jit in scan"):  # these roll their own
+                assert whole.lower(x).as_text().count("stablehlo.sine") >= 40
+
+
+def test_loops_in_bodies_are_explained() -> None:
+    f = fad.jit(lambda x: BODIES["scan"](BODIES["cond"](x)))
+    f(jnp.ones(4))
+    assert f.explain(jnp.ones(4)).endswith("\n  40 × 4 operations, rolled")
+
+
+def test_checkpointed_steps_are_a_loop_forth_and_back() -> None:
+    """What is kept is the carry alone."""
+
+    def f(x: Any, w: Any) -> Any:
+        for _ in range(50):
+            x = fad.checkpoint(lambda x: fnp.tanh(w @ x) * x + fnp.sin(x) * 0.5)(x)
+        return x.sum()
+
+    args = jnp.ones(4), jnp.eye(4)
+    form = fad.grad(f, argnums=(0, 1))
+    closed = fad.jit(form).trace(*args).jaxpr
+    assert str(closed).count("scan[") == 2
+    scan = next(e for e in closed.jaxpr.eqns if e.primitive.name == "scan")
+    assert len([v for v in scan.outvars if v.aval.ndim == 2]) == 1
+    for ours, theirs in zip(fad.jit(form)(*args), form(*args), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_checkpointed_steps_with_other_derivatives_are_no_loop() -> None:
+    """Each step computes the same, but does not record the same."""
+
+    def f(x: Any) -> Any:
+        for k in range(120):
+
+            def body(x: Any, k: int = k) -> Any:
+                return x * 0.9 + 0.1 * (fnp.sin(x).detach() if k % 7 % 2 else fnp.sin(x))
+
+            x = fad.checkpoint(body)(x)
+        return x
+
+    with jax.enable_x64(True):
+        expected = fad.grad(f)(0.3)
+        np.testing.assert_allclose(fad.jit(fad.grad(f))(0.3), expected, rtol=1e-10)
+        np.testing.assert_allclose(fad.grad(fad.jit(f))(0.3), expected, rtol=1e-10)
+
+
 def test_programs_without_repeats_stay_as_they_are() -> None:
     def f(x: Any) -> Any:
         for k in range(60):
@@ -187,6 +302,33 @@ def test_programs_without_repeats_stay_as_they_are() -> None:
     closed = fad.jit(f, roll=False).trace(x).jaxpr
     assert len(closed.jaxpr.eqns) > 100 and rolled(closed) == (closed, [])
     assert str(fad.jit(f).trace(x).jaxpr) == str(closed)
+
+
+def test_where_nothing_repeats_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at primitives and shapes rules loops out, so that such programs trace no slower."""
+    monkeypatch.delattr(rolling, "Numbered")
+    draws = np.random.default_rng(0)
+
+    def chain(x: Any) -> Any:
+        for k in draws.integers(0, 3, 400):
+            x = (fnp.sin, fnp.cos, fnp.tanh)[k](x) * 0.5
+        return x.sum()
+
+    def layers(x: Any) -> Any:
+        for k in range(40):  # each of another width
+            x = fnp.tanh(x @ jnp.ones((k + 4, k + 5)) + 1.0)
+        return x.sum()
+
+    def too_few(x: Any) -> Any:
+        for _ in range(6):
+            for name in "sin cos tanh exp sinh cosh arctan expm1 log1p square".split() * 2:
+                x = getattr(fnp, name)(x * 0.1)
+            x = x * x
+        return x.sum()
+
+    for f in (chain, layers, too_few):
+        closed = fad.jit(f, roll=False).trace(jnp.ones((2, 4))).jaxpr
+        assert len(closed.jaxpr.eqns) > 100 and rolled(closed) == (closed, [])
 
 
 def test_effects_stay_in_order() -> None:
@@ -250,6 +392,7 @@ def test_a_long_program_without_repeats_warns() -> None:
         fad.jit(f).trace(1.0)
     (found,) = [w for w in caught if "operations" in str(w.message)]
     line = f.__code__.co_firstlineno + 2
+    assert re.search(r"The last thousand took [\d.e-]+ s to trace", str(found.message))
     assert f"line {line}, in f" in str(found.message) and "fad.lax.scan" in str(found.message)
     assert found.filename == __file__
     with warnings.catch_warnings():

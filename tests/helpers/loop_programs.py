@@ -134,6 +134,20 @@ def checkpointed(s: Loop) -> None:
     s.x = fad.checkpoint(lambda x: fnp.sin(x * scale) + x * 0.5)(s.x)
 
 
+def loop_in_body(s: Loop) -> None:
+    """A loop in what is one operation of the repeat."""
+
+    def body(x: Any) -> Any:
+        for k in range(9):
+            x = x - 0.1 * fnp.sin(x) * s.numbers[k] + 0.01 * x * x
+        return x
+
+    if s.t % 3 == 0:
+        s.x = fad.checkpoint(body)(s.x)
+    else:
+        s.x = fad.lax.cond(fnp.sum(s.x) > 0.3, body, lambda x: x * 0.5, s.x)
+
+
 def inner_loop(s: Loop) -> None:
     y = s.x
     for _ in range(9):
@@ -200,6 +214,7 @@ STEPS: Sequence[Callable[[Loop], None]] = (
     draw_of_many,
     branch,
     checkpointed,
+    loop_in_body,
     inner_loop,
     early_end,
     late_begin,
