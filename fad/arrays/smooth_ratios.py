@@ -33,7 +33,7 @@ ratio_of_exp = quotient(
     lambda n, x: jnp.exp(x) if n else jnp.expm1(x), lambda k: 1 / math.factorial(k + 1), radius=1.0
 )
 ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), radius=0.35, center=1.0)
-ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0)
+ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0, growth=0.3)
 
 # Modified Bessel functions
 
