@@ -534,8 +534,8 @@ class Trace:
         path, policy = stretch.path, self.policy
         if not key and not long and len(path) == 1 and type(path[0].op) is Primitive:
             return None  # one operation is one program in any case
-        leaves = [x.argument for x in stretch.given() if x.is_leaf]
-        if self.level.wraps and not all(map(is_untouched, leaves)):
+        leaves = [x.argument for x in stretch.given() if x.is_leaf and not key]
+        if self.level.wraps and not all(map(is_untouched, leaves)):  # with a key, that is known
             return None
         if self.saves_stale(stretch):
             return None
