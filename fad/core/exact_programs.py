@@ -212,7 +212,8 @@ def _with_copies(closed: JaxProgram) -> list[JaxEquation] | None:
 
 def _reduces(eqn: JaxEquation) -> bool:
     """Whether the programs in an equation combine two numbers of an array into one."""
-    return eqn.primitive.name.startswith(("reduce", "scatter", "select_and_"))
+    name: str = eqn.primitive.name
+    return name.startswith(("reduce", "scatter", "select_and_"))
 
 
 def _calls_in_reducers(jaxpr: JaxBody, inside: bool = False) -> bool:

@@ -280,7 +280,9 @@ def _at_versions_then(args: Sequence[object]) -> Iterator[None]:
             meta.storage = storage
 
 
-def _on_deleted(level: Level, f: Callable[..., tuple[Tensor, ...]], args: list[Any]) -> list[Any]:
+def _on_deleted(
+    level: Level, f: Callable[..., tuple[Tensor, ...]], args: list[Any]
+) -> tuple[Tensor, ...]:
     """``f(args)``, where arrays of these have been deleted; what is made of them is deleted too.
 
     NOTE [deleted arrays]

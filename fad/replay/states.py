@@ -337,9 +337,9 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     return tree.remember(before.next, key, lambda: at)
 
 
-def referenced(values: Sequence[object]) -> list[int]:
+def referenced(values: Sequence[object]) -> tuple[int, ...]:
     """The places of the values that something refers to, besides this list."""
-    return [k for k, count in enumerate(_references(values)) if count > _ALONE]
+    return tuple([k for k, count in enumerate(_references(values)) if count > _ALONE])
 
 
 def _references(values: Sequence[object]) -> list[int]:

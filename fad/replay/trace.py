@@ -39,32 +39,6 @@ what it was takes its place (NOTE [deferred writes]). ``busy`` is set while an o
 while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its value from
 operations that are run for it alone. To record an operation twice gives the same as to record it once.
 
-NOTE [deferred writes]). ``busy`` is set while an operation is being appended, or
-while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its value from
-operations that are run for it alone. To record an operation twice gives the same as to record it once.
-
-NOTE [untracked operations]
-
-The function of a transform also computes with values from outside that nothing tracks, as ``xs[i]``. These
-are operations of level 0. Where the innermost level of the thread has a trace, they are appended to that,
-and so are part of its program. Their outputs are lazy Tensors of level 0, without a node:
-
-* where one is read, it and what it depends on are run one by one. The trace goes on, and its program
-  computes them again where it needs them;
-* where one is still referenced when the trace ends, it gets its value in the same way. So it is never a
-  result of the program, which may run at the level of an outer transform;
-* an operation that cannot be deferred is run at once, and the trace goes on;
-* what the tape records is not appended;
-* an inner transform takes the value of such a Tensor, not the Tensor.
-
-Such an output may be a view of a Tensor that is written to later. A backward pass through a node that has
-saved it must then be an error. So where a level below, or the tape, records what the program computes, such
-operations are run at once: an operation that is recorded from inside of a program saves what the program has
-made, which is a view of nothing. Where the function itself writes, the input has changed when the trace ends,
-and it is recorded one by one.
-
-In the tree of traces, such an operation is one whose outputs have the layout `FOREIGN`.
-
 NOTE [deferred writes]
 
     y = x * 2
@@ -241,7 +215,7 @@ class Trace:
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        elif self.path[-1].cuts and (self.is_new or not self.flush()):
+        if self.path[-1].cuts and (self.is_new or not self.flush()):
             self.materialize()
             return None
         out: Outputs = None
@@ -287,10 +261,6 @@ class Trace:
         if anomaly.watch or checks_numbers():
             return False
         return self.recording == _recording(modes) and self.context == trace_context()
-
-    def kept(self) -> tuple[int, ...]:
-        """The outputs that are still referenced."""
-        return tuple(referenced(self.outputs))
 
     # Writes
 
@@ -453,7 +423,7 @@ class Trace:
                 if self.inputs_changed():
                     return False
                 last = self.path[-1]
-                if self._replay(Stretch.of(self), self.kept(), long=True) is None:
+                if self._replay(Stretch.of(self), referenced(self.outputs), long=True) is None:
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
@@ -499,8 +469,8 @@ class Trace:
                 elif self.inputs_changed():
                     return None
                 else:
-                    outs.clear()  # `kept` counts references: those of the user alone may be left
-                    kept = self.kept()
+                    outs.clear()  # `referenced` counts: those of the user alone may be left
+                    kept = referenced(self.outputs)
                     outs += [self.outputs[k] for k in ends]
                     kept = tuple(sorted({*kept, *ends})) if values else kept
                     freed = (ends if frees else (), wanted)
@@ -586,7 +556,7 @@ class Trace:
             stretch = Stretch.of(self)
 
             def replay() -> list[MaybeValue] | None:
-                return self._replay(stretch, self.kept())
+                return self._replay(stretch, referenced(self.outputs))
 
             found = None
             if not (self.level.wraps or self.busy):
