@@ -350,9 +350,16 @@ def _parts_below(given: Input) -> Sequence[Value]:
     return (as_captured(given),) if foreign else given.parts
 
 
+def _is_value(x: object) -> bool:
+    """Whether no level, and not the tape, records what is computed from ``x``, as far as can be seen."""
+    if type(x) is not Tensor:
+        return True
+    return not x._requires_grad and x._lazy is None and all(map(_is_value, x._level.parts(x)))
+
+
 def parts_of(inputs: Sequence[Input]) -> list[Value]:
-    """The parts of all inputs: arrays, where no level below has any of them."""
+    """The parts of all inputs; where levels below record, with the Tensors from outside among them."""
     parts = [p for given in inputs for p in given.parts]
-    if all([type(p) is jaxapi.array_type for p in parts]):
+    if all(map(_is_value, parts)):
         return parts
     return [p for given in inputs for p in _parts_below(given)]
