@@ -138,6 +138,7 @@ def quotient(
     radius: float,
     center: float = 0.0,
     terms: int = 40,
+    growth: float = 0.0,
 ) -> ArrayFunction:
     """``p(x) / (x - center)`` for a ``p`` that is zero there: a function of ``x``, smooth at the center too.
 
@@ -145,22 +146,26 @@ def quotient(
         numerator: ``numerator(n, x)`` is the ``n``-th derivative of ``p``.
         coefficient: ``coefficient(k)`` is the ``k``-th Taylor coefficient of the quotient at the center.
         radius: how far from the center the series is used.
+        terms: of the series, and half of one more for each order.
+        growth: of the radius, with each order.
 
-    It takes an ``n`` besides: its ``n``-th derivative. ``u q = p`` gives ``u q[n] + n q[n - 1] = p[n]``.
+    It takes an ``n`` besides: its ``n``-th derivative. ``u q = p`` gives ``u q[n] + n q[n - 1] = p[n]``. What
+    that rounds grows as ``n! / u**n``.
     """
 
     @functools.cache
     def derivative(n: int) -> Function:
-        falling = [coefficient(k) * math.perm(k, n) for k in range(n, n + terms)]
+        falling = [coefficient(k) * math.perm(k, n) for k in range(n, n + terms + n // 2)]
+        reach = max(radius, growth * n)
 
         def value(x: Array) -> Array:
             u = x - center
-            near = jnp.abs(u) < radius
+            near = jnp.abs(u) < reach
             inner = jnp.where(near, u, 0)
             series = jnp.zeros_like(u)
             for c in reversed(falling):
                 series = series * inner + c
-            safe = jnp.where(near, center + 1 + radius, x)
+            safe = jnp.where(near, center + 1 + reach, x)
             quotients = numerator(0, safe) / (safe - center)
             for k in range(1, n + 1):
                 quotients = (numerator(k, safe) - k * quotients) / (safe - center)
@@ -208,7 +213,7 @@ ratio_of_exp = quotient(
     lambda n, x: jnp.exp(x) if n else jnp.expm1(x), lambda k: 1 / math.factorial(k + 1), radius=1.0
 )
 ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), radius=0.35, center=1.0)
-ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0)
+ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0, growth=0.3)
 
 # Modified Bessel functions
 

@@ -16,7 +16,10 @@ from fad.core.jaxapi import (
     define_primitive,
     new_primitive,
 )
-from fad.core.jaxprs import select, spread
+from fad.core.jaxprs import (
+    select,
+    spread,
+)
 from fad.core.threads import sleep
 from fad.core.types import (
     Array,

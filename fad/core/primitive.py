@@ -269,7 +269,7 @@ class Primitive:
         if rules is not None:
             self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
         self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
-        if shared and jit and not collective:
+        if shared and jit:
             self.shared = EqualPrograms(name, flat, self.call, self._jaxprs)
             self.compiled = self.shared.table()
         if positions:

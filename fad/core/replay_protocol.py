@@ -14,7 +14,7 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `begin_trace`: the transforms, when their level begins;
 * `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
 * `Deferred.append`: `RecordingLevel.process` and `RootLevel.process`, for each operation of a level that has
-  a trace, and for what nothing tracks inside of a level that has one;
+  a trace;
 * `Deferred.write`, `Deferred.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level
   that has a trace, and for their views;
 * `Deferred.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
@@ -50,11 +50,10 @@ class Deferred(Protocol):
 
     lock: AbstractContextManager[object]
 
-    def append(self, op: Operation, args: Sequence[Operand], tracked: bool = True) -> Outputs:
+    def append(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Defer an operation, and return its outputs.
 
-        None: it cannot be deferred, and the caller evaluates it. The trace has been recorded, unless
-        the operation is not ``tracked``: its arguments are values of level 0 without history.
+        None: it cannot be deferred, and the caller evaluates it. The trace has been recorded.
         """
 
     def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:

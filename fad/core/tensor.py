@@ -332,11 +332,6 @@ def is_operand(x: object) -> bool:
     return isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex))
 
 
-def is_variable(x: object) -> bool:
-    """Whether ``x`` is a Tensor that requires grad, at any level."""
-    return isinstance(x, Tensor) and x._requires_grad
-
-
 def bottom(x: object) -> Any:
     """``x`` with the wrappers of all levels removed: an array or a JAX tracer."""
     while isinstance(x, Tensor):
@@ -422,9 +417,6 @@ def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -
 def take_over(t: Tensor, o: Tensor) -> None:
     """Give ``t`` the value and the node of ``o``, if it is still lazy: a finalizer may have read it."""
     if t._lazy is None:
-        return
-    if o._lazy is not None:  # its operation has failed
-        t._lazy = o._lazy
         return
     t._requires_grad, t._output_nr = o._requires_grad, o._output_nr
     t._node = o._node

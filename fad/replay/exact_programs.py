@@ -11,15 +11,25 @@ import numpy as np
 from fad.core.dtypes import is_inexact
 from fad.core.exact_programs import barrier_primitive, optimization_barrier, pace
 from fad.core.jaxapi import (
+    ClosedJaxpr,
     Literal,
     called,
+    convert_constvars_jaxpr,
     current_program,
     define_primitive,
     new_primitive,
     programs,
     write_equations,
 )
-from fad.core.jaxprs import parameters_key, select, spread
+from fad.core.jaxprs import (
+    inner_jaxprs,
+    parameters_key,
+    run_inlined,
+    select,
+    spread,
+    trace,
+    with_programs,
+)
 from fad.core.threads import make_jit, without_collector
 from fad.core.types import (
     Array,
@@ -80,6 +90,8 @@ def jit_exact(f: ArrayFunction, avals: Sequence[Aval]) -> ArrayFunction:
     closed = traced.jaxpr
     unread = _unread(closed.jaxpr)
     eqns = _with_copies(closed)
+    if _calls_in_reducers(closed.jaxpr):
+        eqns = list(map(_inlined, eqns or closed.jaxpr.eqns))
     if not unread and eqns is None:
         traced.lower()  # cached: the first call finds it
         return as_it_is
@@ -135,6 +147,47 @@ def _with_copies(closed: JaxProgram) -> list[JaxEquation] | None:
                 primitive=_copying_barrier_primitive, params={"copied": tuple(copied)}
             )
     return [changed.get(i, eqn) for i, eqn in enumerate(eqns)] if changed else None
+
+
+def _reduces(eqn: JaxEquation) -> bool:
+    """Whether the programs in an equation combine two numbers of an array into one."""
+    name: str = eqn.primitive.name
+    return name.startswith(("reduce", "scatter", "select_and_"))
+
+
+def _calls_in_reducers(jaxpr: JaxBody, inside: bool = False) -> bool:
+    """Whether a program that combines two numbers calls another one.
+
+    NOTE [calls in reducers]
+
+        add = jnp.frompyfunc(lambda a, b: a + b, 2, 1)  # it calls a compiled function
+        print(fad.grad(lambda x: fad.lax.reduce(x, np.float32(0), add, (0,)))(jnp.ones(3)))
+
+    Between barriers, XLA crashes on such a program. So there its calls are written out.
+    """
+    return any(
+        [
+            (inside and called(eqn) is not None)
+            or any([_calls_in_reducers(inner, _reduces(eqn)) for inner in inner_jaxprs(eqn)])
+            for eqn in jaxpr.eqns
+        ]
+    )
+
+
+def _inlined(eqn: JaxEquation) -> JaxEquation:
+    """An equation without calls in what combines two numbers; see NOTE [calls in reducers]."""
+
+    def inlined(jaxpr: JaxBody) -> JaxBody:
+        if not _reduces(eqn):
+            return jaxpr.replace(eqns=list(map(_inlined, jaxpr.eqns)))
+        inputs = [*jaxpr.constvars, *jaxpr.invars]
+        opened = ClosedJaxpr(convert_constvars_jaxpr(jaxpr), ())
+        closed, _ = trace(lambda *values: run_inlined(opened, values), [v.aval for v in inputs])
+        count = len(jaxpr.constvars)
+        invars = closed.jaxpr.invars
+        return closed.jaxpr.replace(constvars=invars[:count], invars=invars[count:])
+
+    return with_programs(eqn, inlined)
 
 
 # Whose result XLA may take for the last operand that is as large.

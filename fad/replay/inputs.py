@@ -152,15 +152,6 @@ def outer_level_defers(inputs: Sequence[Input]) -> bool:
     return any([level.alive and level.current_trace() is not None for level in below])
 
 
-def is_value(x: object) -> bool:
-    """Whether no level, and not the tape, records what is computed from ``x``."""
-    if type(x) is not Tensor:
-        return True
-    if x._lazy is not None:
-        return not x._requires_grad and bool(x._lazy.trace.on_values)
-    return not x._requires_grad and all(map(is_value, x._level.parts(x)))
-
-
 def is_untouched(variable: Tensor) -> bool:
     """Whether a leaf has no hooks, and was not written to inside of a transform."""
     meta, is_outer = variable.meta, variable._level is ROOT
@@ -352,14 +343,23 @@ def as_captured(given: Input) -> Any:
     return handle
 
 
-def parts_below(given: Input) -> Sequence[Value]:
+def _parts_below(given: Input) -> Sequence[Value]:
     """The parts of an input for levels that record: a Tensor from outside, at the version of its capture."""
     a = given.argument
     foreign = type(a) is Tensor and a._level is ROOT and given.layout is FOREIGN
     return (as_captured(given),) if foreign else given.parts
 
 
-def parts_of(inputs: Sequence[Input], on_values: bool) -> list[Value]:
-    """The parts of all inputs; ``on_values``: no level below records what is computed from them."""
-    parts = [given.parts if on_values else parts_below(given) for given in inputs]
-    return list(itertools.chain.from_iterable(parts))
+def _is_value(x: object) -> bool:
+    """Whether no level, and not the tape, records what is computed from ``x``, as far as can be seen."""
+    if type(x) is not Tensor:
+        return True
+    return not x._requires_grad and x._lazy is None and all(map(_is_value, x._level.parts(x)))
+
+
+def parts_of(inputs: Sequence[Input]) -> list[Value]:
+    """The parts of all inputs; where levels below record, with the Tensors from outside among them."""
+    parts = [p for given in inputs for p in given.parts]
+    if all(map(_is_value, parts)):
+        return parts
+    return [p for given in inputs for p in _parts_below(given)]

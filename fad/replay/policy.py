@@ -121,8 +121,7 @@ class Policy:
 
     ``begun`` counts its calls, ``failures`` those in a row that were not replayed. ``pending`` is the last of
     its programs that is queued for compiling: until it is compiled nothing is traced, unless the function
-    ``has_whole``, a program that was compiled at once, whose operations were not. ``defers_untracked``: see
-    NOTE [untracked operations] in `fad.replay.trace`.
+    ``has_whole``, a program that was compiled at once, whose operations were not.
 
     NOTE [long programs]
 
@@ -138,7 +137,6 @@ class Policy:
     failures: int = 0
     pending: Program | None = None
     has_whole: bool = False
-    defers_untracked: bool = True
 
     def backs_off(self) -> bool:
         """Whether nothing is traced this time: after failures it is one call in 2, 4, 8, ..."""

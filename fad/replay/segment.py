@@ -27,7 +27,9 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import jax
 
 from fad.core import jaxapi
 from fad.core.avals import SCALARS
@@ -37,9 +39,9 @@ from fad.core.tensor import (
     Meta,
     Storage,
     Tensor,
+    bottom,
     has_value,
     lazy_tensor,
-    new_tensor,
     take_over,
 )
 from fad.core.types import MaybeValue, Operand, PyTree, Value
@@ -77,28 +79,6 @@ Passed: TypeAlias = tuple[frozenset[int], frozenset[int]]
 # All inputs, or the outputs so far: Tensors of a level, and values from below.
 Cells: TypeAlias = list[Any]
 Finish: TypeAlias = Callable[[Level, Cells, Cells, Sequence[Operand]], PyTree]
-
-
-class Failed:
-    """In place of the trace of a lazy Tensor whose operation has failed: reading it raises the error.
-
-    That happens to operations on arrays that their owner has deleted or donated since.
-    """
-
-    done = True
-    level = owner = None
-    on_values = False
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def get(self, *_: object) -> NoReturn:
-        raise self.error.with_traceback(None)
-
-    materialize = get
-
-    def share(self, t: Tensor, new: Tensor) -> bool:
-        return False
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -242,45 +222,30 @@ class Stretch:
             own = list(outputs[at.first : at.size])
             if alone:
                 at.use.times = TIMES
-            if at.untracked and own[0] is not None and has_value(own[0]):
-                for t in own:
-                    t._lazy = None  # type: ignore[union-attr]
             if again or any([t is None or t._lazy is not None for t in own]):
-                found = self._evaluated(at, cells, inputs)
+                found = self._evaluate(at, [cells[r] if r >= 0 else inputs[~r] for r in at.refs])
                 for k, (t, o) in enumerate(zip(own, found, strict=True)):
                     past = self.views.get(at.first + k)
                     if again and t is not None and has_value(t):
-                        if o._lazy is None:  # else it has failed
-                            t._node, t._output_nr, t._lazy = o._node, o._output_nr, None
+                        t._node, t._output_nr, t._lazy = o._node, o._output_nr, None
                     elif t is not None:
                         take_over(t, o)
                     if past is not None:
                         o.meta = past
-                    if t is None or past is not None or (again and o._lazy is not None):
+                    if t is None or past is not None:
                         own[k] = o
             cells += own
         return cells
 
-    def _evaluated(self, at: State, cells: Cells, inputs: Cells) -> tuple[Tensor, ...]:
-        """`_evaluate`; if that fails, outputs that raise its error when they are read.
-
-        Operations that do not depend on them can still be evaluated.
-        """
-        try:
-            return self._evaluate(at, cells, inputs)
-        except Exception as error:
-            tree.note(self.trace.name, 1, f"{at.op.name} failed: {error}")
-            args = [cells[r] if r >= 0 else inputs[~r] for r in at.refs]
-            failed = Failed(_deletion(args) or error)
-            lazies = [Lazy(aval, failed, k) for k, aval in enumerate(at.avals)]
-            return tuple([lazy_tensor(self.trace.level, z, False, z.place) for z in lazies])
-
-    def _evaluate(self, at: State, cells: Cells, inputs: Cells) -> tuple[Tensor, ...]:
+    def _evaluate(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:
         """The outputs of ``at``, evaluated at its level."""
-        level = self.trace.level
-        args = [cells[r] if r >= 0 else inputs[~r] for r in at.refs]
-        if at.untracked:
-            return execute(at, args)
+        try:
+            return self._process(at, args)
+        except Exception:
+            return _on_deleted(self.trace.level, lambda args: self._process(at, args), args)
+
+    def _process(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:
+        level, args = self.trace.level, list(args)
         if at.own:  # as `views.inplace` does
             note_written(args[0])
             args[: at.own] = map(handle_of, args[: at.own])
@@ -314,19 +279,40 @@ def _at_versions_then(args: Sequence[object]) -> Iterator[None]:
             meta.storage = storage
 
 
-def _deletion(args: Sequence[Operand]) -> Exception | None:
-    """JAX's error for the first of the arrays that has been deleted."""
-    for a in args:
-        value = a._value if isinstance(a, Tensor) and has_value(a) else a
-        if type(value) is jaxapi.array_type and value.is_deleted():
-            return RuntimeError(f"Array has been deleted with shape={value.aval.str_short()}.")
-    return None
+def _on_deleted(
+    level: Level, f: Callable[..., tuple[Tensor, ...]], args: list[Any]
+) -> tuple[Tensor, ...]:
+    """``f(args)``, where arrays of these have been deleted; what is made of them is deleted too.
 
+    NOTE [deleted arrays]
 
-def execute(at: State, args: Sequence[Operand]) -> tuple[Tensor, ...]:
-    """The outputs of an untracked operation."""
-    out = at.op.execute([a._value if isinstance(a, Tensor) else a for a in args])
-    return tuple([new_tensor(o, ROOT) for o in ((out,) if at.single else out)])
+        y = fnp.sum(w + data)     # no node saves the data
+        print(float(y))
+        data.delete()             # or it is donated
+        y.backward()              # the operations are recorded again: from zeros
+
+    Nodes that save nothing of it are right, and who uses anything of it gets JAX's error.
+    """
+    made, swapped = [], []
+    for k, a in enumerate(args):
+        t = None
+        while isinstance(a, Tensor):
+            t, a = a, a._value
+        if type(a) is jaxapi.array_type and a.is_deleted():
+            made.append(jax.numpy.array(jaxapi.zeros(a.aval)))
+            if t is None:
+                args[k] = made[-1]
+            else:
+                swapped.append((t, a))
+                t._value = made[-1]
+    try:
+        outs = f(args)
+    finally:
+        for t, a in swapped:
+            t._value = a
+    for v in [*made, *[bottom(p) for o in outs for p in level.parts(o) if made]]:
+        v.delete()
+    return outs
 
 
 def note_written(t: Tensor) -> None:
@@ -371,13 +357,11 @@ class Segment:
     each with its `Lazy`. ``freed`` are those that backward passes have gone through. ``written``: the first
     version of its outputs that were changed in place. ``edges`` are the places in the graph of the outputs in
     ``places``, once it is opened.
-    ``first`` is the number that its first operation has in the order of recording. ``failed`` are outputs
-    that could not be recorded again, as an array of an input has been deleted: their nodes raise the error.
+    ``first`` is the number that its first operation has in the order of recording.
     """
 
     done = True
     level = None
-    on_values = False
 
     def __init__(self, trace: Trace, stretch: Stretch, places: Sequence[int]) -> None:
         self.first = next(running.sequence)
@@ -389,7 +373,6 @@ class Segment:
         self.freed: frozenset[int] = frozenset()
         self.written: dict[int, int] = {}
         self.edges: dict[int, tuple[Node, int]] | None = None
-        self.failed: dict[int, Failed] = {}
         stretch.keep_views(trace.outputs)
         trace.segments = trace.segments or weakref.WeakValueDictionary()
         trace.segments[self.first] = self
@@ -402,8 +385,6 @@ class Segment:
             edges = self.opened()
             lazy = t._lazy
             if lazy is not None and lazy.trace is self:
-                if lazy.place not in edges:
-                    self.failed[lazy.place].get()
                 t._node, t._output_nr = edges[lazy.place]
                 t._lazy = None
         return getattr(t, name)
@@ -442,18 +423,13 @@ class Segment:
         for k, t in written.items():
             outputs[k] = t
         cells = stretch.record_again(outputs, self.first)
-        self.failed = {k: o._lazy.trace for k, o in enumerate(cells) if o._lazy is not None}
-        places = [k for k in self.places if k not in self.failed]
-        edges = {k: (cells[k]._node, cells[k]._output_nr) for k in places}
+        edges = {k: (cells[k]._node, cells[k]._output_nr) for k in self.places}
         for k, t in written.items():  # the nodes that have saved it see that
             t.meta.storage.version += 1  # type: ignore[union-attr]
-            if k not in edges:
-                continue
             edges[k][0].output_written(edges[k][1], t.meta.storage.version)  # type: ignore[union-attr]
-        nodes = {k: o._node for k, o in enumerate(cells) if k not in self.failed}
-        live = {node for k, node in nodes.items() if k not in self.freed}
+        live = {o._node for k, o in enumerate(cells) if k not in self.freed}
         live |= _nodes_before(stretch)
-        _release({nodes.get(k) for k in self.freed} - live - {None}, live)
+        _release({cells[k]._node for k in self.freed} - live - {None}, live)
         if self.edges is None:  # else a finalizer came between two lines
             self.edges = edges
             self.stretch = stretch.without_values()

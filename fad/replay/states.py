@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 
-from fad.core.avals import aval_of, struct_of
+from fad.core.avals import struct_of
 from fad.core.caches import Table
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.observation import observable
@@ -29,7 +29,7 @@ from fad.replay.inputs import FOREIGN, LARGE
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
 from fad.replay.program import Program
 from fad.tape.graph import count_nodes, running
-from fad.tape.recorder import ROOT, PrimitiveNode, RecordingLevel
+from fad.tape.recorder import PrimitiveNode, RecordingLevel
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
@@ -92,13 +92,12 @@ def outcome_of(
             rest = iter(values)
             out = bind(op, [made_of(own, rest, layout) for layout, _ in args])
             outs = out if type(out) is tuple else (out,)
-            untracked = level is not ROOT and all([layout is FOREIGN for layout, _ in args])
-            avals = tuple([aval_of(o) if untracked else own.aval(o) for o in outs])
-            layouts = tuple([FOREIGN if untracked else own.layout(o) for o in outs])
-            routes = _routes(op, () if untracked else outs, len(args))
+            avals = tuple([own.aval(o) for o in outs])
+            layouts = tuple([own.layout(o) for o in outs])
+            routes = _routes(op, outs, len(args))
             requires = tuple([layout is True and level.wraps for layout in layouts])
             found.append(Outcome(avals, layouts, requires, *routes, type(out) is not tuple))
-            return out if untracked else [p for o in outs for p in own.parts(o)]
+            return [p for o in outs for p in own.parts(o)]
 
     structs: list[Aval] = []
     for layout, aval in args:
@@ -139,8 +138,8 @@ class State:
     ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. The first ``own`` of
     them are written to. What is known of its outputs is an `Outcome`. ``first`` is the number of its first
     output, ``size`` counts all outputs so far, ``taken`` the inputs, ``elements`` those of both, ``work`` the
-    operations, those of programs among them included. ``has_writes``, ``has_untracked``: some of them are
-    writes, or untracked. ``content`` is a hash of the operation and of the relative places of its arguments.
+    operations, those of programs among them included. ``has_writes``: some of them are
+    writes. ``content`` is a hash of the operation and of the relative places of its arguments.
     ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the states that
     came after it, by their keys. ``passes`` has what `Stretch.passed` finds.
     """
@@ -159,7 +158,6 @@ class State:
     work: int = 0
     elements: int = 0
     has_writes: bool = False
-    has_untracked: bool = False
     content: int = 0
     cuts: bool = False
     use: Use = dataclasses.field(default_factory=Use)
@@ -167,7 +165,6 @@ class State:
     endings: dict[Hashable, Ending] = dataclasses.field(default_factory=dict)
     passes: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
     first: int = 0
-    untracked: bool = False
 
     def ending(self, key: Hashable) -> Ending:
         """That of stretches that end here in the way that ``key`` says."""
@@ -319,7 +316,6 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     if outcome is None:
         return "its outputs are not known from abstract evaluation"
     near = [before.size - r if r >= 0 else -1 for r in refs]
-    untracked = FOREIGN in outcome.layouts
     arrays = [*outcome.avals, *[x.aval for x in trace.inputs[before.taken : taken]]]
     elements = before.elements + sum([a.size for a in arrays])
     content = zlib.crc32(repr((op.name, *near)).encode())
@@ -334,8 +330,6 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
         work=before.work + (op.work if type(op) is Program else 1),
         elements=elements,
         has_writes=before.has_writes or own > 0,
-        untracked=untracked,
-        has_untracked=before.has_untracked or untracked,
         content=content,
         cuts=ends_segment(path, content, elements),
         use=use_of(op, args, (trace.around, trace.key)),
@@ -343,9 +337,9 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     return tree.remember(before.next, key, lambda: at)
 
 
-def referenced(values: Sequence[object]) -> list[int]:
+def referenced(values: Sequence[object]) -> tuple[int, ...]:
     """The places of the values that something refers to, besides this list."""
-    return [k for k, count in enumerate(_references(values)) if count > _ALONE]
+    return tuple([k for k, count in enumerate(_references(values)) if count > _ALONE])
 
 
 def _references(values: Sequence[object]) -> list[int]:

@@ -39,28 +39,6 @@ what it was takes its place (NOTE [deferred writes]). ``busy`` is set while an o
 while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its value from
 operations that are run for it alone. To record an operation twice gives the same as to record it once.
 
-NOTE [untracked operations]
-
-The function of a transform also computes with values from outside that nothing tracks, as ``xs[i]``. These
-are operations of level 0. Where the innermost level of the thread has a trace, they are appended to that,
-and so are part of its program. Their outputs are lazy Tensors of level 0, without a node:
-
-* where one is read, it and what it depends on are run one by one. The trace goes on, and its program
-  computes them again where it needs them;
-* where one is still referenced when the trace ends, it gets its value in the same way. So it is never a
-  result of the program, which may run at the level of an outer transform;
-* an operation that cannot be deferred is run at once, and the trace goes on;
-* what the tape records is not appended;
-* an inner transform takes the value of such a Tensor, not the Tensor.
-
-Such an output may be a view of a Tensor that is written to later. A backward pass through a node that has
-saved it must then be an error. So where a level below, or the tape, records what the program computes, such
-operations are run at once: an operation that is recorded from inside of a program saves what the program has
-made, which is a view of nothing. Where the function itself writes, the input has changed when the trace ends,
-and it is recorded one by one.
-
-In the tree of traces, such an operation is one whose outputs have the layout `FOREIGN`.
-
 NOTE [deferred writes]
 
     y = x * 2
@@ -101,7 +79,6 @@ from fad.core.tensor import (
     Lazy,
     Meta,
     Tensor,
-    has_value,
     lazy_tensor,
     storage_of,
     take_over,
@@ -113,19 +90,17 @@ from fad.replay.inputs import (
     Past,
     copy_known,
     handle_of,
-    in_context,
     is_empty,
     is_leaf,
     is_small,
     is_untouched,
-    is_value,
     look,
     outer_level_defers,
     parts_of,
     settings_number,
     version_at,
 )
-from fad.replay.policy import TIMES, Policy, at_once, is_step_due
+from fad.replay.policy import Policy, at_once, is_step_due
 from fad.replay.segment import (
     Cells,
     Finish,
@@ -133,11 +108,10 @@ from fad.replay.segment import (
     Segment,
     Stretch,
     codes_of,
-    execute,
     fill,
     way_from,
 )
-from fad.replay.states import Root, State, next_state, origin_of, referenced, root_of, tree
+from fad.replay.states import Root, State, next_state, referenced, root_of, tree
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import running
 from fad.tape.recorder import ROOT, RecordingLevel
@@ -157,10 +131,8 @@ class Trace:
     ``recording`` has the modes with which it is made, ``thread_state`` all modes of the thread that makes it.
     ``done``: nothing more is appended. ``is_new``: it is of the first call of a function, see
     NOTE [first calls]; ``around`` are the keys of the levels around its own, outermost first. ``ended``
-    counts the last states of what was flushed. ``on_values``: no level below records what the programs
-    compute, and neither does the tape: see NOTE [untracked operations]. ``lock`` is
-    for other threads that read an output. ``why``: why it is recorded one by one; ``slow``: why the last
-    stretch was that was.
+    counts the last states of what was flushed. ``lock`` is for other threads that read an output. ``why``:
+    why it is recorded one by one; ``slow``: why the last stretch was that was.
 
     The place of its output k is ``k``, that of its input k is ``~k``. ``places`` finds inputs by their `id`,
     ``edges`` those with a node by their place in the graph. ``stood_in`` are Tensors that are
@@ -168,7 +140,6 @@ class Trace:
     """
 
     busy = done = is_new = False
-    on_values = True
     around: Sequence[Hashable] = ()
     why = slow = ""
     owner = None  # as the ``trace`` of a lazy Tensor: see `Segment.owner`
@@ -209,10 +180,6 @@ class Trace:
             known = place if given.edge is None else self.edges.setdefault(given.edge, place)
             if known != place:
                 return known if self.inputs[~known].parts[0] is given.parts[0] else None
-            if not all(map(is_value, given.parts)):
-                self.on_values = False
-                if self.path[-1].has_untracked:
-                    self.policy.defers_untracked = False
         self.inputs.append(given)
         self.places[id(a)] = place
         return place
@@ -236,27 +203,18 @@ class Trace:
 
     # Appending
 
-    def append(
-        self, op: Operation, args: Sequence[Operand], tracked: bool = True, own: int = 0
-    ) -> Outputs:
+    def append(self, op: Operation, args: Sequence[Operand], own: int = 0) -> Outputs:
         """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
 
-        Not so if it is not ``tracked``: NOTE [untracked operations]. It writes to
-        its first ``own`` arguments.
+        It writes to its first ``own`` arguments.
         """
         if self.busy and self.thread_state is state.__dict__:
             return None  # of a finalizer
-        goes_on = not self.busy and self._goes_on()
-        if not tracked:
-            if not (goes_on and self.on_values and self.policy.defers_untracked):
-                return None
-            if self.path[-1].cuts:
-                return None
-        elif not goes_on:
+        if self.busy or not self._goes_on():
             self.why = self.why or f"a mode or a setting changed before {op.name}"
             self.materialize()
             return None
-        elif self.path[-1].cuts and (self.is_new or not self.flush()):
+        if self.path[-1].cuts and (self.is_new or not self.flush()):
             self.materialize()
             return None
         out: Outputs = None
@@ -264,13 +222,10 @@ class Trace:
         try:
             at = next_state(self, op, args, own)
             if type(at) is State:
-                level, outs = ROOT if at.untracked else self.level, []
+                outs = []
                 for k, aval in enumerate(at.avals):
-                    t = lazy_tensor(level, Lazy(aval, self, at.first + k), at.requires[k], k)
+                    t = lazy_tensor(self.level, Lazy(aval, self, at.first + k), at.requires[k], k)
                     outs.append(t)
-                if at.untracked:
-                    for t in outs:
-                        t._aux = t._node = None
                 if not self.done:
                     self.outputs += outs
                     self.path.append(at)
@@ -280,9 +235,8 @@ class Trace:
             if out is None:
                 self._forget_new()
         if isinstance(at, str):
-            if tracked:
-                self.why = self.why or f"{op.name}: {at}"
-                self.materialize()
+            self.why = self.why or f"{op.name}: {at}"
+            self.materialize()
             return None
         if self.done:  # a finalizer has changed a mode
             self.materialize()
@@ -306,42 +260,6 @@ class Trace:
         if anomaly.watch or checks_numbers():
             return False
         return self.recording == _recording(modes) and self.context == trace_context()
-
-    # Untracked outputs
-
-    def _evaluate(self, place: int) -> Tensor:
-        """Output ``place``, which is untracked, with its value: what it depends on is run one by one."""
-        outputs = self.outputs
-        needed: set[State] = set()
-        todo = [place]
-        while todo:
-            at = origin_of(self.path, todo.pop())
-            if at not in needed and not has_value(outputs[at.first]):
-                needed.add(at)
-                todo += [r for r in at.refs if r >= 0]
-        for at in sorted(needed, key=lambda at: at.size):
-            at.use.times = TIMES
-            args = [outputs[r] if r >= 0 else self.inputs[~r].parts[0] for r in at.refs]
-            own = outputs[at.first : at.size]
-            for t, o in zip(own, execute(at, args), strict=True):
-                t._value = o._value
-        return outputs[place]
-
-    def read(self, t: Tensor) -> Any:
-        """The value of an untracked output."""
-        if not has_value(t):
-            t._value = in_context(self.context, lambda: self._evaluate(t._lazy.place))._value  # type: ignore[union-attr]
-        return t._value
-
-    def kept(self) -> tuple[int, ...]:
-        """The outputs of its level that are still referenced; the others that are get their values."""
-        level, outputs = self.level, self.outputs
-        kept = referenced(outputs)
-        untracked = [k for k in kept if outputs[k]._level is not level]
-        for k in untracked:
-            self._evaluate(k)
-            outputs[k]._lazy = None
-        return tuple([k for k in kept if outputs[k]._level is level] if untracked else kept)
 
     # Writes
 
@@ -373,9 +291,7 @@ class Trace:
         if not level.wraps or self.busy or self.done or meta is None or root.born < level.id:
             return False
         lazy = root._lazy
-        if root._level is not level and (
-            root._level is not ROOT or not (lazy is None or lazy.trace is self)
-        ):
+        if root._level is not level and (root._level is not ROOT or lazy is not None):
             return False  # the state that it has comes from another level
         if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
             return False  # a trace of an inner level may have it for an input
@@ -476,8 +392,6 @@ class Trace:
                 # A finalizer reads, while operations are appended or run: nothing is changed.
                 cells = Stretch.of(self).record([None] * self.path[-1].size)
                 return getattr(cells[t._lazy.place], name)
-            if t._level.id != self.level.id and name == "_value":
-                return self.read(t)
             if name == "_node" or not (self._can_flush() and self.flush()):
                 self.materialize()
         return getattr(t, name)
@@ -508,7 +422,7 @@ class Trace:
                 if self.inputs_changed():
                     return False
                 last = self.path[-1]
-                if self._replay(Stretch.of(self), self.kept(), long=True) is None:
+                if self._replay(Stretch.of(self), referenced(self.outputs), long=True) is None:
                     self._record()
                     self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
@@ -554,8 +468,8 @@ class Trace:
                 elif self.inputs_changed():
                     return None
                 else:
-                    outs.clear()  # `kept` counts references: those of the user alone may be left
-                    kept = self.kept()
+                    outs.clear()  # `referenced` counts: those of the user alone may be left
+                    kept = referenced(self.outputs)
                     outs += [self.outputs[k] for k in ends]
                     kept = tuple(sorted({*kept, *ends})) if values else kept
                     freed = (ends if frees else (), wanted)
@@ -589,8 +503,8 @@ class Trace:
         path, policy = stretch.path, self.policy
         if not key and not long and len(path) == 1 and type(path[0].op) is Primitive:
             return None  # one operation is one program in any case
-        leaves = [x.argument for x in stretch.given() if x.is_leaf]
-        if self.level.wraps and not all(map(is_untouched, leaves)):
+        leaves = [x.argument for x in stretch.given() if x.is_leaf and not key]
+        if self.level.wraps and not all(map(is_untouched, leaves)):  # with a key, that is known
             return None
         if self.saves_stale(stretch):
             return None
@@ -612,7 +526,7 @@ class Trace:
         if isinstance(program, str):
             self.why = program
             return None
-        stretch.parts = parts_of(stretch.inputs, self.on_values)
+        stretch.parts = parts_of(stretch.inputs)
         values = [*stretch.parts, *operands]
         if not policy.have_ready(program, values):
             self.why = "its program is being compiled"
@@ -641,7 +555,7 @@ class Trace:
             stretch = Stretch.of(self)
 
             def replay() -> list[MaybeValue] | None:
-                return self._replay(stretch, self.kept())
+                return self._replay(stretch, referenced(self.outputs))
 
             found = None
             if not (self.level.wraps or self.busy):

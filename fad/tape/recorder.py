@@ -20,7 +20,7 @@ from fad.core.jaxapi import x64_enabled
 from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, outlived, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Deferred, seam
-from fad.core.tensor import Tensor, is_variable, new_tensor
+from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, Value
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
@@ -293,12 +293,6 @@ class RootLevel(GradLevel):
     def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
         # Of untracked arguments, with no mode on: the most frequent case of eager code.
         if not anomaly.watch and not bodies.traced:
-            levels = state.__dict__.get("levels")  # of a name that is not there: the default
-            trace = levels[-1].current_trace() if levels else None
-            if trace is not None and not any(map(is_variable, args)):
-                out = trace.append(op, args, False)
-                if out is not None:
-                    return out
             values = []
             for a in args:
                 if type(a) is Tensor:

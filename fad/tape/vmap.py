@@ -401,7 +401,7 @@ def _among(op: Primitive, axes: Axes, count: int, collective: bool) -> Primitive
 
         return run
 
-    shared = op.shared is not None and not collective
+    shared = op.shared is not None
     made = Primitive(op.name, inside(op.flat), jit=op.jit, collective=collective, shared=shared)
     made.paths = op.paths
     if op.to_vjp is not op.flat:  # there are hand-written rules

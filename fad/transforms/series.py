@@ -126,23 +126,25 @@ def _evaluate(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series
     closed = called(eqn)
     if closed is not None:
         return evaluate_series(closed, order, inputs[len(inputs) - len(closed.jaxpr.invars) :])
-    closed = _by_hand_inside(eqn)
+    closed = _by_hand_inside(eqn, inputs)
     if closed is not None:
         return evaluate_series(closed, order, inputs)
     rule = RULES.get(eqn.primitive.name)
     return _derived(eqn, order, inputs) if rule is None else rule(eqn, order, inputs)
 
 
-def _by_hand_inside(eqn: JaxEquation) -> JaxProgram | None:
-    """The jaxpr of a function with its own jvp rule, if it is a division, which has a rule by hand here."""
+def _by_hand_inside(eqn: JaxEquation, inputs: list[Series]) -> JaxProgram | None:
+    """The jaxpr of a function with its own jvp rule, if it is one that has a rule by hand here: a division,
+    or a power whose exponent moves.
+    """
     if eqn.primitive.name != "custom_jvp_call":
         return None
     closed: JaxProgram = next(programs(eqn))
     inner = closed.jaxpr
     while len(inner.eqns) == 1 and (call := called(inner.eqns[0])) is not None:
         inner = call.jaxpr
-    found = {e.primitive.name for e in inner.eqns}
-    return closed if found <= {"convert_element_type", "div"} else None
+    found = {e.primitive.name for e in inner.eqns} - {"convert_element_type"}
+    return closed if found == {"div"} or (found == {"pow"} and _varies(inputs[1])) else None
 
 
 # What has no rule
@@ -327,6 +329,32 @@ def _sqrt(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     return [v]
 
 
+def _power(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
+    """``exp(w log(u))`` where the exponent moves: each derivative of a power has two powers in it.
+
+    At ``u[0] = 0`` a coefficient is that of ``u[1]**w[0]``, times zero, one or infinity.
+    """
+    u, w = inputs
+    if not _varies(w):
+        return _derived(eqn, order, inputs)
+    v: Series = evaluate_equation(eqn, [u[0], w[0]])
+    at_zero = u[0] == 0
+    base = jnp.where(at_zero, 1, u[0])
+    log: Series = [jnp.log(base)]
+    for k in range(1, order + 1):
+        rest = _scaled(-1, _solved([None, *log[1:], None], u, k))
+        found = plus(u[k], rest)
+        log.append(None if found is None else found / base)
+    powers = _multiplied(w, log)
+    for k in range(1, order + 1):
+        v.append(_solved(powers, v, k))
+    first = jnp.zeros_like(base) if u[1] is None else u[1]
+    for k in range(1, order + 1):
+        there = lax.pow(jnp.zeros_like(v[0]), w[0] - k) * first**k
+        v[k] = jnp.where(at_zero, there, 0 if v[k] is None else v[k])
+    return [v]
+
+
 def _by_its_value(slope: Callable[[Series], Coefficient]) -> Rule:
     """The rule of a function ``v`` whose derivative is ``slope(v)``: the newest coefficient of it."""
 
@@ -433,6 +461,7 @@ RULES: dict[str, Rule] = {
     "div": _quotient,
     "square": _square,
     "integer_pow": _integer_pow,
+    "pow": _power,
     "sqrt": _sqrt,
     "cond": _cond,
     "while": _while,

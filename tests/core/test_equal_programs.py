@@ -193,6 +193,75 @@ def test_jax_functions_made_anew_inside_of_a_named_axis_compile_nothing(
     check_compiles_nothing(step, caplog)
 
 
+def collective(k: float, kind: str) -> Callable[..., Any]:
+    total = lambda v: jax.lax.psum(v, "i")
+    if kind == "function":
+
+        class F(fad.Function):
+            jax_rules = True
+
+            @staticmethod
+            def forward(x: Any) -> Any:
+                return total(x) * x * k
+
+            @staticmethod
+            def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+                ctx.save_for_backward(*inputs)
+
+            @staticmethod
+            def vjp(ctx: Any, g: Any) -> Any:
+                (x,) = ctx.saved_tensors
+                return (g * total(x) + total(g * x)) * k
+
+        return F.apply
+    f = lambda x: total(x) * x * k
+    if kind == "from_jax":
+        return fad.from_jax(f)
+    made = fad.custom_rules(f)
+    if kind == "vjp":
+        made.defvjp(lambda x: (f(x), x), lambda x, g: ((g * total(x) + total(g * x)) * k,))
+    else:
+        made.defjvp(lambda p, t: (f(*p), (t[0] * total(*p) + p[0] * total(*t)) * k))
+    return made
+
+
+@pytest.mark.parametrize("kind", ["from_jax", "vjp", "jvp", "function"])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: f,
+        fad.grad,
+        lambda f: lambda x: fad.jvp(f, (x,), (x,))[1],
+        lambda f: fad.jit(fad.grad(f)),
+        lambda f: fad.grad(
+            lambda x: fad.vmap(f, in_dims=None, axis_size=2, axis_name="k")(x).sum()
+        ),
+    ],
+    ids=["call", "grad", "jvp", "jit", "vmap inside"],
+)
+def test_rules_made_anew_that_name_an_axis_compile_nothing(
+    kind: str, transform: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    def step(k: int) -> Any:
+        return fad.vmap(transform(collective(2.0, kind)), axis_name="i")(X)
+
+    expected = fad.vmap(
+        transform(collective(2.0, "vjp" if kind != "jvp" else "jvp")), axis_name="i"
+    )(X)
+    assert_close(step(0), expected)
+    check_compiles_nothing(step, caplog)
+
+
+def test_rules_made_anew_with_other_axes() -> None:
+    """Programs are equal up to the size of the axis that they name, and to its name."""
+    for size in (2, 3, 2):
+        for name in ("i", "k"):
+            f = fad.from_jax(lambda x, name=name: x * jax.lax.psum(jnp.ones(()), name))
+            x = jnp.arange(1.0, size + 1.0)
+            assert_close(fad.vmap(f, axis_name=name)(x), x * size)
+            assert_close(fad.vmap(fad.grad(f), axis_name=name)(x), jnp.full(size, 1.0 * size))
+
+
 def test_small_constants_of_numpy_compile_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def step(k: int) -> None:
         w = np.full(5, k, np.float32)

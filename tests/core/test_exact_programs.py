@@ -5,6 +5,8 @@ That the bits are the same is a law: `tests/laws/test_same_bits.py`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -110,3 +112,30 @@ def test_a_version_of_xla_that_does_not_know_the_options(monkeypatch):
         "xla_cpu_scheduler_type",
         "xla_disable_hlo_passes",
     }
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        "fad.lax.reduce(x, np.float32(0), add, (0,))",
+        "fad.lax.reduce(x.reshape(2, 2), np.float32(0), add, (0,)) * 2.0",
+        "fad.jit(lambda x: fad.lax.reduce(x, np.float32(0), add, (0,)))(x) * 2.0",
+        "fad.lax.reduce_window(fad.stop_gradient(x), np.float32(0), add, (2,), (1,), 'VALID') * x[1:]",
+    ],
+)
+def test_calls_in_reducers(f: str) -> None:
+    """XLA crashes on them between barriers; so in a process of its own."""
+    code = f"""
+import fad, jax.numpy as jnp, numpy as np
+add = jnp.frompyfunc(lambda a, b: a + b, 2, 1)
+x = jnp.arange(4.0)
+def f(x):
+    return fad.numpy.sum({f})
+with fad.autograd.compiled(False):
+    expected = fad.value_and_grad(f)(x), fad.jvp(f, (x,), (x,)), fad.vmap(f)(x[None])
+with fad.autograd.compiled(wait=True):
+    for _ in range(2):
+        found = fad.value_and_grad(f)(x), fad.jvp(f, (x,), (x,)), fad.vmap(f)(x[None])
+np.testing.assert_equal(*fad.core.trees.map_leaves(np.asarray, (found, expected)))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

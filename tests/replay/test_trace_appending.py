@@ -27,12 +27,13 @@ def test_an_operation_on_what_has_failed_raises_and_the_next_ones_are_deferred()
     for _ in range(4):
         step(jnp.ones(3))[1].backward()
     deleted = jnp.ones(3) * 1.0
-    h = step(deleted)[0]
+    h, total = step(deleted)
     deleted.delete()
+    for t in (h, total, h):
+        with pytest.raises(RuntimeError, match="deleted"):
+            t.tolist()
     with pytest.raises(RuntimeError, match="deleted"):
-        _ = h.array
-    with pytest.raises(RuntimeError, match="deleted"):
-        fnp.sin(w) * h
+        (fnp.sin(w) * h).tolist()
     before = hits()
     for _ in range(4):
         step(jnp.ones(3))[1].backward()

@@ -83,7 +83,7 @@ def test_an_interrupt_anywhere_in_an_operation_leaves_what_was_deferred():
     assert 10 < reached < 999
 
 
-@pytest.mark.parametrize(("owner", "name"), [(Program, "execute"), (segment.Stretch, "_evaluated")])
+@pytest.mark.parametrize(("owner", "name"), [(Program, "execute"), (segment.Stretch, "_evaluate")])
 def test_a_hook_of_a_finalizer_in_the_middle_of_a_flush_is_called(owner, name, monkeypatch):
     """What it hooks has its node by then: what the flush computes must not take its place."""
     run, armed, seen = getattr(owner, name), [], []

@@ -224,7 +224,8 @@ def test_what_was_saved_and_overwritten_is_an_error(what, short_segments):
     modes = sorted({*modes_of(what), "at once"}, reverse=True)
     expected = law(call, replayed, calls=3, modes=modes)
     assert all("modified by an inplace operation" in error for error in expected[:2])
-    assert last_trace().endswith(("replayed", "segments"))
+    if "of a copy" not in what:  # that write is not of the trace
+        assert last_trace().endswith(("replayed", "segments"))
 
 
 STEPS = Table()

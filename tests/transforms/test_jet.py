@@ -162,6 +162,44 @@ def test_orders_whose_factorials_no_dtype_holds(f: Any) -> None:
     np.testing.assert_allclose(found, [math.exp(0.25)] * 37, rtol=1e-5)
 
 
+def _powers(x: float, y: float, n: int) -> list[float]:
+    """The derivatives of ``(x + t)**(y + t)``: ``f' = f g`` with ``g = log(x + t) + (y + t) / (x + t)``."""
+    quotients = [(y - x) * (-1) ** k * math.factorial(k) / x ** (k + 1) for k in range(n)]
+    logs = [math.log(x)] + [(-1) ** k * math.factorial(k) / x ** (k + 1) for k in range(n)]
+    slopes = [a + b + (k == 0) for k, (a, b) in enumerate(zip(logs[:n], quotients, strict=True))]
+    found = [x**y]
+    for k in range(n):
+        found.append(sum(math.comb(k, j) * found[j] * slopes[k - j] for j in range(k + 1)))
+    return found
+
+
+@pytest.mark.parametrize("order", [1, 2, 7, 12])
+@pytest.mark.parametrize("y", [1.3, -0.5, 3.0])
+def test_powers_whose_exponent_moves(order: int, y: float) -> None:
+    """Each derivative of a power has two powers in it: so 2**order of them, by the chain rule."""
+    with jax.enable_x64(True):
+        found = fad.derivatives(lambda t: (1.3 + t) ** (y + t), 0.0, order)
+        np.testing.assert_allclose(found, _powers(1.3, y, order), rtol=1e-12)
+    assert all(a.dtype == jnp.float32 for a in fad.derivatives(lambda t: t**t, 1.3, order))
+
+
+def test_powers_whose_exponent_moves_at_zero() -> None:
+    found = fad.derivatives(lambda t: (2.0 * t) ** (2.0 + t), 0.0, 3)
+    assert [float(v) for v in found] == [0.0, 0.0, 8.0, math.inf]
+
+
+@pytest.mark.parametrize("x", [0.0, 0.3, 1.0, 2.5, 3.0])
+def test_sinc_of_order_thirty(x: float) -> None:
+    """``s**k`` times the ``k``-th derivative of a cosine, over ``s`` from 0 to 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    s, w = (nodes + 1) / 2, weights / 2
+    exact = [np.sum(w * s**k * np.cos(np.pi * x * s + k * np.pi / 2)) for k in range(31)]
+    with jax.enable_x64(True):
+        found = fad.derivatives(fnp.sinc, x, 30)
+    scaled = [float(v) / np.pi**k for k, v in enumerate(found)]
+    np.testing.assert_allclose(scaled, exact, atol=1e-10)
+
+
 def test_high_orders_under_transforms() -> None:
     x = jnp.array([0.25, 1.0])
     high = lambda x: fnp.stack(fad.derivatives(fnp.exp, x, 14))
