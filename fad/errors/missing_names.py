@@ -116,27 +116,6 @@ _INSTEAD = {
     "pure_callback": "write fad.from_jax of a function that calls jax.pure_callback, or a fad.Function",
 }
 _INSTEAD = by_name(_INSTEAD)
-_IN_AUTOGRAD = by_name(
-    {
-        "Variable variable": (
-            "a Tensor is one: write fad.tensor(data, requires_grad=True), isinstance(x, fad.Tensor), and "
-            "fad.autograd.queue_callback(f) for Variable._execution_engine.queue_callback(f)"
-        ),
-        "anomaly_mode": "write fad.autograd.detect_anomaly, or set_detect_anomaly",
-        "is_multithreading_enabled set_multithreading_enabled": (
-            "a backward pass runs in the thread that calls it, and several threads may each run one"
-        ),
-    }
-)
-
-
-def instead_in_autograd(name: str) -> str:
-    """What to write instead of ``fad.autograd.<name>``; "" if that is not known.
-
-    >>> instead_in_autograd("Variable")[:35]
-    'a Tensor is one: write fad.tensor(d'
-    """
-    return _IN_AUTOGRAD.get(name, "")
 
 
 def missing(name: str, public: Sequence[str]) -> AttributeError:
