@@ -89,7 +89,7 @@ def why_of(loss: Value, inputs: Value) -> Why:
     if numbers(loss) is None:
         raise errors.ArgumentError(
             f"autograd.why: loss has no value here, as it is traced or batched ({errors.describe(loss)}): "
-            "use fad.why(f)(x) outside of the transform"
+            "use fad.why(f)(x) outside of the transform, or call what calls this once without fad.jit"
         )
     wanted = f"{loss.dtype}{list(loss.shape)}"
     if not loss.requires_grad:
