@@ -237,6 +237,15 @@ def full(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--full"))
 
 
+# Rooms whose tests compare no bits: their programs are compiled in half of the time.
+QUICK = "arrays autograd bridge functions levels transforms views".split()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quickly(request: pytest.FixtureRequest) -> None:
+    quick_programs.compile_quickly(request.path.parent.name in QUICK)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _frozen() -> None:
     """A module's collections go through what its tests make; what is there before takes seconds each time."""

@@ -44,6 +44,7 @@ from fad.viz.findings import (
     first_place,
     flat_cause,
     index_text,
+    instead_of,
     number_text,
     operands_text,
     plain_name,
@@ -542,6 +543,8 @@ class _Run:
         constant = [k for k, (a, known) in pairs if known is None and any_nan(a)]
         if constant:
             text += f": operand {constant[0]}, a constant, has a NaN already"
+        else:
+            text += instead_of(v.step.name)
         return [at_place("nan", text, v.step.place, v.step.name)]
 
     def _was_put_in(self, v: _Value) -> bool:

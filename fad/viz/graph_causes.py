@@ -19,6 +19,7 @@ from fad.viz.findings import (
     cancelled,
     first_place,
     flat_cause,
+    instead_of,
     line_of,
     listed,
     name_of,
@@ -201,7 +202,7 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
     at = first_place(mask)
     value = number_text(numbers(outputs[node])[at])  # type: ignore[index]
     operands = operands_text(saved_operands(node), mask.shape, at)
-    text = f"{name_of(node)} gives {value}, forwards, of {operands}"
+    text = f"{name_of(node)} gives {value}, forwards, of {operands}{instead_of(name_of(node))}"
     if not saved_operands(node):  # it may have had it from its operands
         text = f"the result of {name_of(node)} is {value}, the first value known that is not finite"
     return [at_place("nan", text, line_of(node), name_of(node))]

@@ -2,7 +2,7 @@
 
 NOTE [programs that are compiled as small loops]
 
-    XLA_FLAGS= python -m pytest tests/arrays    # twice the time
+    pytest tests/arrays    # without it, in twice the time
 
 A program of tests is run once or twice, so that what takes time is to compile it. XLA makes a kernel of each
 fusion, by a pipeline of MLIR that costs five milliseconds for each; but the body of a small loop becomes one
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +26,9 @@ from jax._src import cache_key, compiler
 from jax._src.interpreters import mlir
 from jaxlib.mlir.dialects import func
 
-_as_users = os.environ.get("FAD_TESTS_XLA") == "users"
+import fad
+
+_as_users = True
 LARGEST = 1 << 14  # elements of an array
 
 # What can stand in a function of LLVM.
@@ -181,8 +182,17 @@ def as_users() -> Iterator[None]:
         _as_users = before
 
 
+def compile_quickly(quickly: bool) -> None:
+    """Have what is compiled from now on compiled so, or as users have it; what was compiled is forgotten."""
+    global _as_users
+    if _as_users == quickly:
+        jax.clear_caches()
+        fad.autograd.compiled.clear_cache()
+        _as_users = not quickly
+
+
 def install() -> None:
-    """Have all programs of this process compiled so."""
+    """Let the programs of this process be compiled so, see `compile_quickly`; contexts are used again."""
     if not hasattr(mlir, "_create_ir_context"):
         mlir.make_ir_context = _used_context
     compiler.backend_compile_and_load = _compile_quickly
