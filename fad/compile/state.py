@@ -412,7 +412,7 @@ class StepState:
     ) -> None:
         """Put what is new into the Tensors outside."""
         news = [self._new(e, outs, leaves) for e in self.effects]
-        plain = state.body is None
+        plain = state.body is None and all([e.what != "requires_grad" for e in self.effects])
         for effect, t, new in zip(self.effects, targets, news, strict=True):
             if effect.output < 0 or not isinstance(t, Tensor):
                 continue
@@ -420,9 +420,7 @@ class StepState:
             if plain and level is ROOT and isinstance(new._value, jax.core.Tracer):
                 _refuse_traced(t)
             plain = plain and level is ROOT and type(new._value) is array_type
-            plain = (
-                plain and t.level is ROOT and not effect.tracked and effect.what != "requires_grad"
-            )
+            plain = plain and t.level is ROOT and not effect.tracked
             if level is ROOT or level is state.body:
                 continue
             check_captured(t, new)

@@ -267,6 +267,7 @@ def out_of_date(t: object) -> int | None:
 
 def has_error(t: Tensor) -> bool:
     """Whether the use of the history of ``t`` raises, see `Link`."""
+    t = inside(t) if bodies.traced else t
     link = link_of(t)
     if link is None:
         return False
