@@ -15,8 +15,7 @@ from fad.autograd import graph as graph
 from fad.autograd import profiler as profiler
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
-from fad.errors.missing_names import instead_in_autograd as _instead
-from fad.errors.missing_names import no_name_later as _no_name_later
+from fad.errors.missing_names import hints_of as _hints_of
 from fad.functions.function import Function as Function
 from fad.functions.function import once_differentiable as once_differentiable
 from fad.profiling.profiler import profile as profile
@@ -126,6 +125,7 @@ __all__ = [
 
 
 if not typing.TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    _no_name = _hints_of(__name__)
 
     def __getattr__(name: str) -> object:
         """``gradcheck``, ``gradgradcheck`` and ``why``, which are imported at first use: it takes time."""
@@ -133,4 +133,4 @@ if not typing.TYPE_CHECKING:  # to a type checker a name that is not there is an
             return getattr(importlib.import_module("fad.testing"), name)
         if name == "why":
             return importlib.import_module("fad.viz.graph_causes").why_of
-        raise _no_name_later(__name__, name, lambda: _instead(name), lambda: __all__)
+        _no_name(name)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import collections
 import os
-import statistics
 import sys
 from pathlib import Path
 from typing import Self
@@ -18,6 +18,8 @@ _ADVICE = (
     "the step as a function of its parameters, with fad.value_and_grad, for fad.jit (with hooks: "
     "fad.jit(f, hooks=True))."
 )
+
+_FEW = 3  # different numbers that are said
 
 
 class compiled:
@@ -76,7 +78,9 @@ class compiled:
         """How the last traces ended: what ran as a program, what one by one, and why; the latest last.
 
         Of equal lines there is one, with their number. ``then 12 nodes one by one``: before the next trace so
-        many nodes were recorded or gone through by backward passes, mostly (the median).
+        many nodes were recorded or gone through by backward passes. Where steps differ in it, each number
+        stands with how often it was (``then 12 (40 ×) or 500 (3 ×) nodes one by one``); of more than three
+        numbers there are the least and the most.
         """
         after: dict[str, list[int]] = {}
         for name, count, what, number in seam.replay.log():
@@ -85,8 +89,7 @@ class compiled:
         lines = []
         for line, nodes in after.items():
             times = f"{len(nodes)} × " if len(nodes) > 1 else ""
-            most = statistics.median_high(nodes)
-            lines.append(times + line + (f"; then {most} nodes one by one" if most else ""))
+            lines.append(times + line + _nodes_text(collections.Counter(nodes)))
         if any(
             [" reads a " in line or (": replayed" in line and "; then" in line) for line in lines]
         ):
@@ -118,6 +121,19 @@ class compiled:
         found = os.fspath(_user_cache() / "fad" if folder is None else folder)
         keep_compiled(found)
         return found
+
+
+def _nodes_text(counts: collections.Counter[int]) -> str:
+    """How many nodes ran one by one after equal traces: each number with how often it was, if they differ."""
+    most = max(counts)
+    if not most:
+        return ""
+    if len(counts) == 1:
+        return f"; then {most} nodes one by one"
+    if len(counts) > _FEW:
+        return f"; then {min(counts)} to {most} nodes one by one"
+    each = [f"{nodes} ({times} ×)" for nodes, times in counts.most_common()]
+    return f"; then {', '.join(each[:-1])} or {each[-1]} nodes one by one"
 
 
 def _user_cache() -> Path:

@@ -1,5 +1,8 @@
 """``torch.autograd.grad_mode``'s names: whether operations are recorded."""
 
+from typing import TYPE_CHECKING
+
+from fad.errors.missing_names import hints_of as _hints_of
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
 from fad.tape.grad_mode import is_grad_enabled as is_grad_enabled
@@ -15,3 +18,6 @@ __all__ = [
     "no_grad",
     "set_grad_enabled",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)

@@ -1,7 +1,13 @@
 """``torch.autograd.profiler``'s names: profiles, and names for blocks in them."""
 
+from typing import TYPE_CHECKING
+
+from fad.errors.missing_names import hints_of as _hints_of
 from fad.profiling.profiler import profile as profile
 from fad.profiling.profiler import record_function as record_function
 from fad.tape.anomaly import emit_trace as emit_trace
 
 __all__ = ["emit_trace", "profile", "record_function"]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)

@@ -460,7 +460,7 @@ class StepState:
     ) -> None:
         """Put what is new into the Tensors outside."""
         news = [self._new(e, outs, leaves) for e in self.effects]
-        plain = state.body is None
+        plain = state.body is None and all([e.what != "requires_grad" for e in self.effects])
         for effect, t, new in zip(self.effects, targets, news, strict=True):
             if effect.output < 0 or not isinstance(t, Tensor):
                 is_outside = not isinstance(t, Tensor) or t.level is ROOT

@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fad.errors import tracebacks
+from fad.errors.missing_names import hints_of as _hints_of
 
 __all__ = [
     "ArgumentError",
@@ -31,6 +32,9 @@ __all__ = [
     "reader",
     "traceback_filtering",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)
 
 
 class FadError(RuntimeError):

@@ -221,6 +221,57 @@ _IN_MODULE = {
 }
 _IN_MODULE = {module: by_name(table) for module, table in _IN_MODULE.items()}
 
+# Sentences for names of a module, and of those within it.
+_ADVICE = {
+    "fad.autograd": {
+        "Variable variable": (
+            "a Tensor is one: write fad.tensor(data, requires_grad=True), isinstance(x, fad.Tensor), and "
+            "fad.autograd.queue_callback(f) for Variable._execution_engine.queue_callback(f)"
+        ),
+        "anomaly_mode": "write fad.autograd.detect_anomaly, or set_detect_anomaly",
+        "is_multithreading_enabled set_multithreading_enabled": (
+            "a backward pass runs in the thread that calls it, and several threads may each run one"
+        ),
+        "is_view_replay_enabled": "views are always replayed: JAX arrays have no strides",
+        "enforce_grad_layout_policy": "arrays have no layout in memory here",
+        "FunctionMeta InplaceFunction": (
+            "write a subclass of fad.Function; ctx.mark_dirty says that an argument was changed in place"
+        ),
+        "BackwardCFunction": "write x.grad_fn, a Node; ctx is a fad.autograd.function.FunctionCtx",
+        "traceable": "write is_traceable = True in the class of the Function",
+        "custom_function_call": "write F.apply(...), which every transform takes",
+        "emit_itt emit_nvtx": "write fad.autograd.emit_trace(), whose names are seen by the profilers of JAX",
+        """ProfilerActivity ProfilerConfig ProfilerState ProfilerEvent KinetoStepTracker kineto_available
+        profiler_legacy schedule tensorboard_trace_handler""": (
+            "write with fad.autograd.profile() as p: p.table(), p.export_chrome_trace(path); "
+            "jax.profiler.trace(directory) has what XLA does"
+        ),
+        "EventList FunctionEvent profiler_util": (
+            "write p.key_averages() or p.events() of with fad.autograd.profile() as p"
+        ),
+        "load_nvprof parse_nvprof_trace": "write jax.profiler.trace(directory), for Perfetto and XProf",
+        "DeviceType": "write x.device.platform",
+        "region_activation_memory_budget": "write fad.checkpoint(f), or fad.autograd.save_on_cpu()",
+    },
+    "fad.errors": {
+        "TracerBoolConversionError ConcretizationTypeError TracerArrayConversionError "
+        "TracerIntegerConversionError NonConcreteBooleanIndexError": (
+            "write fad.errors.HostValueError, which fad raises in their place; JAX's own are in jax.errors"
+        ),
+        "UnexpectedTracerError": (
+            "write fad.errors.LevelError, which fad raises in its place; JAX's own is in jax.errors"
+        ),
+        "JaxRuntimeError KeyReuseError JAXTypeError JAXIndexError": "it is JAX's: write jax.errors",
+        "OutOfMemoryError CUDAError AcceleratorError": (
+            "devices are JAX's, and what goes wrong there is a jax.errors.JaxRuntimeError"
+        ),
+        "NotImplementedError RuntimeError TypeError ValueError": (
+            "it is Python's; every error of fad is a fad.errors.FadError, which is a RuntimeError"
+        ),
+    },
+}
+_ADVICE = {module: by_name(table) for module, table in _ADVICE.items()}
+
 
 def instead_in_module(module: str, name: str) -> str:
     """What to write for ``module.name``, which is not there; "" if that is not known.
@@ -228,6 +279,9 @@ def instead_in_module(module: str, name: str) -> str:
     >>> instead_in_module("fad.numpy", "cat"), instead_in_module("fad.numpy", "relu")
     ('write fad.cat', 'write fad.nn.relu')
     """
+    for outer, advice in _ADVICE.items():
+        if f"{module}.".startswith(f"{outer}.") and name in advice:
+            return advice[name]
     own = _IN_MODULE.get(module, {}).get(name)
     if own is None and module == "fad.nn" and name[0].isupper():
         return _NO_LAYERS
@@ -400,27 +454,6 @@ _INSTEAD = {
     "pure_callback": "write fad.from_jax of a function that calls jax.pure_callback, or a fad.Function",
 }
 _INSTEAD = by_name(_INSTEAD)
-_IN_AUTOGRAD = by_name(
-    {
-        "Variable variable": (
-            "a Tensor is one: write fad.tensor(data, requires_grad=True), isinstance(x, fad.Tensor), and "
-            "fad.autograd.queue_callback(f) for Variable._execution_engine.queue_callback(f)"
-        ),
-        "anomaly_mode": "write fad.autograd.detect_anomaly, or set_detect_anomaly",
-        "is_multithreading_enabled set_multithreading_enabled": (
-            "a backward pass runs in the thread that calls it, and several threads may each run one"
-        ),
-    }
-)
-
-
-def instead_in_autograd(name: str) -> str:
-    """What to write instead of ``fad.autograd.<name>``; "" if that is not known.
-
-    >>> instead_in_autograd("Variable")[:35]
-    'a Tensor is one: write fad.tensor(d'
-    """
-    return _IN_AUTOGRAD.get(name, "")
 
 
 def missing(name: str, public: Sequence[str]) -> AttributeError:

@@ -45,10 +45,11 @@ def _get_grad(self: Tensor) -> Tensor | None:
 
     Warns (UserWarning) where there can be none: the Tensor is not a leaf, and does not retain it.
     """
-    meta = original(self).meta
+    t = original(self)
+    meta = t.meta
     found = None if meta is None else meta.grad
     retains = meta is not None and meta.retains_grad
-    if found is None and not retains and not has_error(self) and not _is_leaf(self):
+    if found is None and not retains and not has_error(t) and not _is_leaf(t):
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
             "attribute won't be populated during autograd.backward(): call .retain_grad() on it first, "

@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ from jax.typing import ArrayLike
 from fad.arrays.operations import Op
 from fad.arrays.smooth_norms import vector_norm
 from fad.errors import ArgumentError
+from fad.errors.missing_names import hints_of as _hints_of
 
 __all__ = [
     "binary_cross_entropy",
@@ -56,6 +57,9 @@ __all__ = [
     "soft_margin_loss",
     "triplet_margin_loss",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)
 
 
 def _operation(function: Callable[..., Array]) -> Any:

@@ -55,7 +55,8 @@ _concatenated = Op(
 
 def _tensors(parameters: Tensor | Iterable[PyTree] | PyTree, who: str) -> Iterator[Tensor]:
     """The Tensors of a tree, or of what is iterated over once."""
-    tree = list(parameters) if isinstance(parameters, Iterator) else parameters
+    is_leaf = jax.tree_util.all_leaves([parameters]) and not hasattr(parameters, "shape")
+    tree = list(parameters) if is_leaf and isinstance(parameters, Iterable) else parameters
     for leaf in jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, Tensor)):
         if not isinstance(leaf, Tensor):
             raise ArgumentError(f"{who}: expected Tensors, got {describe(leaf)}")
@@ -213,7 +214,10 @@ def parameters_to_vector(parameters: Tensor | Iterable[PyTree] | PyTree) -> Tens
     """
     found = list(_tensors(parameters, "parameters_to_vector"))
     if not found:
-        raise ArgumentError("parameters_to_vector: expected Tensors, got none")
+        raise ArgumentError(
+            "parameters_to_vector: expected Tensors, got none; an iterator has its items once: write "
+            "list(...) where it is made"
+        )
     out: Tensor = _concatenated(found)
     return out
 

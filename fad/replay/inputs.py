@@ -79,7 +79,8 @@ def aval_id(aval: Any) -> int:
     """
     known = _ids_by_object.get(id(aval))
     if known is None:
-        sign = 1 if aval.size <= LARGE else -1
+        # Symbolic sizes, of `jax.export`, are of no size that is known.
+        sign = 1 if isinstance(aval.size, int) and aval.size <= LARGE else -1
         number = _ids.put(aval, sign * next(_next_id))
         known = _ids_by_object.put(id(aval), (aval, number))
     return known[1]  # type: ignore[no-any-return]

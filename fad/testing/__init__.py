@@ -6,7 +6,7 @@ Function; ``fad.testing.strategies`` has hypothesis strategies.
 
 from typing import TYPE_CHECKING
 
-from fad.errors.missing_names import no_name
+from fad.errors.missing_names import hints_of as _hints_of
 from fad.testing.cases import Violation as Violation
 from fad.testing.comparison import assert_close as assert_close
 from fad.testing.comparison import difference as difference
@@ -41,9 +41,5 @@ __all__ = [
     "gradgradcheck",
 ]
 
-
 if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
-
-    def __getattr__(name: str) -> object:
-        """The error for a name that is not there."""
-        raise no_name(__name__, name, "", __all__)
+    __getattr__ = _hints_of(__name__)

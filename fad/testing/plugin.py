@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fad.errors.missing_names import hints_of as _hints_of
 from fad.testing.function_checks import LAWS, LawError, Report, check_function
 
 __all__ = ["function_tests"]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)
 
 
 def function_tests(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from fad.core import trees
+from fad.errors.missing_names import hints_of as _hints_of
 
 __all__ = ["arrays", "broadcasting_shapes", "in_dims", "out_dims", "pytrees", "shapes"]
+
+if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
+    __getattr__ = _hints_of(__name__)
 
 DTYPES = ("float64", "float32", "complex128", "int32", "bool")
 

@@ -6,7 +6,7 @@ nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from
 
 from typing import TYPE_CHECKING
 
-from fad.errors.missing_names import no_name
+from fad.errors.missing_names import hints_of as _hints_of
 from fad.viz.findings import Cause as Cause
 from fad.viz.findings import Finding as Finding
 from fad.viz.findings import Why as Why
@@ -31,10 +31,5 @@ __all__ = [
     "pattern",
 ]
 
-
 if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
-
-    def __getattr__(name: str) -> object:
-        """The error for a name that is not there."""
-        instead = "write fad.autograd.profile" if name in ("profile", "profiler") else ""
-        raise no_name(__name__, name, instead, __all__)
+    __getattr__ = _hints_of(__name__)

@@ -44,6 +44,7 @@ from fad.viz.findings import (
     first_place,
     flat_cause,
     index_text,
+    instead_of,
     number_text,
     operands_text,
     plain_name,
@@ -67,7 +68,8 @@ from fad.viz.pullbacks import (
 
 _MOST_STEPS = 5000  # of more, what happens to single elements is not looked for
 _DERIVED = re.compile(r"_(vjp|jvp|laplacian|jet|linear)")
-_CUTTING = {"detach": ("detach", "stop_gradient", ".data", "")}
+_MAKING_CONSTANTS = ("stop_gradient", ".data", "detach", "fad.tensor(")
+_CUTTING = {"detach": ("detach", "stop_gradient", ".data", "fad.tensor", "")}
 
 
 @dataclasses.dataclass(eq=False)
@@ -272,7 +274,17 @@ class _Run:
                 self.names.append(_input_name(path, names))
                 leaves.append(self.level.lift(below))
             args, kwargs = jax.tree_util.tree_unflatten(structure, leaves)
-            result = f(*args, **kwargs)
+            try:
+                result = f(*args, **kwargs)
+            except errors.GradientError as error:
+                if "backward()" in str(error) and self.level.kind in str(error):
+                    raise errors.GradientError(
+                        f"why: {self.name} calls backward(), which a function that is differentiated cannot: "
+                        "give fad.why the loss as a function of the parameters, fad.why(loss)(params, "
+                        "batch); or, where the loss is a Tensor, write fad.autograd.why(loss, params) before "
+                        "loss.backward(), in a call without fad.jit"
+                    ) from error
+                raise
             self.results = [self._result(x) for x in _tensors(result)]
         self.result = result
         self.outs = [v for v in self.results if v is not None]
@@ -398,7 +410,7 @@ class _Run:
         name = step.name
         if step.op is None:
             source = linecache.getline(*step.place)
-            name = next((w for w in ("stop_gradient", ".data", "detach") if w in source), "")
+            name = next((w for w in _MAKING_CONSTANTS if w in source), "").rstrip("(")
             what = f"{name}: a constant" if name else "what is called here makes it a constant,"
             kind, text = "detach", f"{what} from here on"
         elif name in COMPARISONS:
@@ -527,6 +539,12 @@ class _Run:
         value = numbers(v.below)[at]  # type: ignore[index]
         operands = operands_text(v.step.args, mask.shape, at)
         text = f"{v.step.name} gives {number_text(value)}, forwards, of {operands}"
+        pairs = enumerate(zip(v.step.args, v.step.values, strict=True))
+        constant = [k for k, (a, known) in pairs if known is None and any_nan(a)]
+        if constant:
+            text += f": operand {constant[0]}, a constant, has a NaN already"
+        else:
+            text += instead_of(v.step.name)
         return [at_place("nan", text, v.step.place, v.step.name)]
 
     def _was_put_in(self, v: _Value) -> bool:

@@ -262,6 +262,28 @@ _FLAT: dict[str, str] = {
 }
 
 
+# What to write, where a NaN or an infinity is born.
+_INSTEAD: dict[str, str] = {
+    "sqrt rsqrt": "for a root of squares write fad.numpy.linalg.norm; else sqrt(x + eps), or fad.safe_where",
+    "log log2 log10": "write log(x + eps), fad.nn.log_softmax, log1p, or fad.scipy.special.xlogy",
+    "true_divide divide reciprocal": "write the divisor + eps, or fad.safe_where",
+    "exp exp2 expm1 sinh cosh": "write fad.nn.logsumexp, softmax or log_softmax, which take the maximum off",
+    "power float_power": "write fad.safe_where, or a base that is above 0",
+    "arctan2 arccos arcsin arccosh arctanh": "write fad.safe_where, or keep away from the point",
+    "softmax log_softmax": "a row that is masked as a whole has no largest element: keep one, or mask "
+    "with fad.numpy.finfo(x.dtype).min",
+    "eigh svd eig": "equal eigenvalues have no vectors of their own: use the values alone, or add noise",
+    "inv det slogdet solve cholesky": "the matrix is singular: add eps on its diagonal",
+}
+_INSTEAD = {name: text for names, text in _INSTEAD.items() for name in names.split()}
+
+
+def instead_of(name: str) -> str:
+    """What to write for an operation that gives a NaN or an infinity; "" where that is not known."""
+    text = _INSTEAD.get(name, "")
+    return f"; {text}" if text else ""
+
+
 def _flat_text(name: str, out: Value, rule: bool, operands: str) -> str:
     if rule:
         return f"the rule of {name} returns {'None' if out is None else 'zeros'} for it"
@@ -341,8 +363,10 @@ def born_backwards(step: Value, visit: Visit, edge: int) -> Cause:
     text = f"{name} gives {value}, backwards, {'of' if args or of else ''} {of}".rstrip(", ")
     if gradient is not None:
         text += f", of the gradient {number_text(gradient)}"
-        if gradient == 0:
-            text += ": 0 times an infinite derivative, see fad.safe_where"
+    if gradient is not None and gradient == 0:
+        text += ": 0 times an infinite derivative, see fad.safe_where"
+    else:
+        text += instead_of(name)
     return at_place("nan", text, line_of(visit.node) if step is None else step.place, name)
 
 

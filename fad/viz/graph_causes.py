@@ -19,6 +19,7 @@ from fad.viz.findings import (
     cancelled,
     first_place,
     flat_cause,
+    instead_of,
     line_of,
     listed,
     name_of,
@@ -89,7 +90,7 @@ def why_of(loss: Value, inputs: Value) -> Why:
     if numbers(loss) is None:
         raise errors.ArgumentError(
             f"autograd.why: loss has no value here, as it is traced or batched ({errors.describe(loss)}): "
-            "use fad.why(f)(x) outside of the transform"
+            "use fad.why(f)(x) outside of the transform, or call what calls this once without fad.jit"
         )
     wanted = f"{loss.dtype}{list(loss.shape)}"
     if not loss.requires_grad:
@@ -201,7 +202,7 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
     at = first_place(mask)
     value = number_text(numbers(outputs[node])[at])  # type: ignore[index]
     operands = operands_text(saved_operands(node), mask.shape, at)
-    text = f"{name_of(node)} gives {value}, forwards, of {operands}"
+    text = f"{name_of(node)} gives {value}, forwards, of {operands}{instead_of(name_of(node))}"
     if not saved_operands(node):  # it may have had it from its operands
         text = f"the result of {name_of(node)} is {value}, the first value known that is not finite"
     return [at_place("nan", text, line_of(node), name_of(node))]

@@ -114,6 +114,41 @@ def test_what_is_changed_outside_between_calls_is_read():
     assert len(traces) <= 7
 
 
+@pytest.mark.parametrize("cut", [lambda w: w.detach(), lambda w: w.data, lambda w: w[...].detach()])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_parameter_that_is_only_detached_has_no_grad(cut, nested):
+    """As that of a frozen layer, which a loop over all parameters finds; also after it was written to."""
+    w, v = leaf(1.0, 2.0), leaf(3.0, 4.0)
+
+    @fad.jit
+    def step(x):
+        (cut(w) * v * x).sum().backward()
+        found = w.grad
+        with fad.no_grad():
+            w.sub_(v.grad)
+            v.grad = None
+        assert w.is_leaf and w.grad is None
+        return found
+
+    call = fad.jit(lambda x: step(x)) if nested else step
+    for x in (1.0, 2.0):
+        assert call(x) is None
+    assert w.tolist() == [0.0, 0.0] and w.grad is v.grad is None and w.requires_grad
+
+
+@pytest.mark.parametrize("freeze", [lambda w: w.detach_(), lambda w: w.requires_grad_(False)])
+def test_a_step_that_does_nothing_but_to_freeze_a_parameter(freeze):
+    w = leaf(1.0, 2.0)
+
+    @fad.jit
+    def step(x):
+        freeze(w)
+        return (w * x).sum()
+
+    for _ in range(3):
+        assert step(3.0).item() == 9.0 and not w.requires_grad and w.tolist() == [1.0, 2.0]
+
+
 def test_an_argument_that_is_written_to_is_that_of_the_caller():
     @fad.jit
     def step(p, x):

@@ -14,7 +14,12 @@ import fad
 import fad.numpy as fnp
 from fad.errors import missing_names
 
-TABLES = [missing_names._FUNCTIONS, missing_names._ATTRIBUTES, *missing_names._IN_MODULE.values()]
+TABLES = [
+    missing_names._FUNCTIONS,
+    missing_names._ATTRIBUTES,
+    *missing_names._IN_MODULE.values(),
+    *missing_names._ADVICE.values(),
+]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +57,20 @@ TABLES = [missing_names._FUNCTIONS, missing_names._ATTRIBUTES, *missing_names._I
         (fad.implicit, "fixedpoint", "did you mean 'fixed_point'"),
         (fad.extend, "Levle", "did you mean 'Level'"),
         (fnp.linalg, "quite_another_thing", "fad.numpy.linalg has no 'quite_another_thing'"),
+        (fad.autograd.function, "FunctionMeta", "write a subclass of fad.Function"),
+        (fad.autograd.function, "onec_differentiable", "did you mean 'once_differentiable'"),
+        (fad.autograd.grad_mode, "set_multithreading_enabled", "several threads may each run one"),
+        (fad.autograd.grad_mode, "nograd", "did you mean 'no_grad'"),
+        (fad.autograd.profiler, "emit_nvtx", "write fad.autograd.emit_trace()"),
+        (fad.autograd.profiler, "ProfilerActivity", "write with fad.autograd.profile() as p"),
+        (fad.autograd, "ProfilerActivity", "write with fad.autograd.profile() as p"),
+        (fad.autograd.profiler, "detect_anomaly", "write fad.autograd.detect_anomaly"),
+        (fad.autograd, "vmap", "write fad.vmap"),
+        (fad.errors, "TracerBoolConversionError", "write fad.errors.HostValueError"),
+        (fad.errors, "UnexpectedTracerError", "write fad.errors.LevelError"),
+        (fad.errors, "GradientEror", "did you mean 'GradientError'"),
+        (fad.errors, "GradcheckError", "write fad.testing.GradcheckError"),
+        (fad.viz, "profiler", "write fad.autograd.profiler"),
     ],
 )
 def test_a_name_of_a_module(module: Any, name: str, words: str) -> None:

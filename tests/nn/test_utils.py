@@ -99,3 +99,15 @@ def test_errors() -> None:
         fad.errors.ArgumentError, match=r"have 3 elements, and vec the shape \(2,\)"
     ):
         fad.nn.utils.vector_to_parameters(fad.zeros(2), [fad.zeros(3)])
+
+
+@pytest.mark.parametrize(
+    "collected", [list, set, iter, lambda x: {0: x[0]}, lambda x: {0: x[0]}.values()]
+)
+def test_any_iterable_of_parameters_is_taken(collected):
+    w = fad.tensor([3.0, 4.0], requires_grad=True)
+    w.grad = fad.tensor([3.0, 4.0])
+    assert fad.nn.utils.clip_grad_norm_(collected([w]), 1.0).item() == 5.0
+    assert fad.nn.utils.parameters_to_vector(collected([w])).tolist() == [3.0, 4.0]
+    with pytest.raises(fad.errors.ArgumentError, match=r"got none; an iterator has its items once"):
+        fad.nn.utils.parameters_to_vector(iter([]))

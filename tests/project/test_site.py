@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import inspect
 import os
 import re
@@ -167,3 +168,13 @@ def test_what_is_wrong_in_a_built_site_is_found(tmp_path: Path) -> None:
     program = [sys.executable, DOCS / "_site" / "links.py", tmp_path]
     assert subprocess.run(program, capture_output=True).returncode == 1
     assert links.problems(tmp_path / "none") == [f"{tmp_path / 'none'} has no pages"]
+
+
+@pytest.mark.parametrize("module", [*reference.WRITTEN, *reference.DERIVED])
+def test_each_public_module_says_which_of_its_names_was_meant(module: str) -> None:
+    found = importlib.import_module(module)
+    name = max(dir(found) if module in reference.DERIVED else found.__all__, key=len)
+    with pytest.raises(
+        AttributeError, match=f"^{re.escape(module)} has no .*(mean|write) .*{name}"
+    ):
+        getattr(found, name[:-1])

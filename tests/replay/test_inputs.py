@@ -6,9 +6,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import assert_close
 from replays import MODES, TIMES, Table, in_thread, info, law, modes_of, one_mode, outcome
 
 import fad
@@ -208,3 +211,20 @@ def test_operands_are_brought_up_to_date(kind, on_tape):
 
     found = law(in_turns(call), True, calls=1)
     assert isinstance(found[-2], str) == (kind == "deferred error")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        fad.jit(fad.grad(lambda x: (x * x).sum())),
+        fad.grad(lambda x: fad.vmap(lambda row: (row * row).sum())(x).sum()),
+        fad.grad(fad.jit(lambda x: (x[:, 1:] ** 2).sum())),
+        fad.vmap(fad.grad(lambda row: (row[1:] ** 2).sum())),
+    ],
+)
+def test_arrays_of_symbolic_sizes_are_exported(f):
+    """They are no part of a trace: whether they are small is not known."""
+    (n,) = jax.export.symbolic_shape("n")
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    program = jax.export.export(jax.jit(fad.to_jax(f)))(jax.ShapeDtypeStruct((n, 3), np.float32))
+    assert_close(program.call(x), f(x))

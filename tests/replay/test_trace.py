@@ -658,6 +658,26 @@ def test_explain_counts_what_ran_one_by_one_and_says_which_line_it_was():
         assert int(said) == recorded - int(own) + passed
 
 
+def test_explain_tells_steps_of_different_forms_apart():
+    """One loop of two kinds of step, whose traces are alike: the numbers of both are said, and no mean."""
+    w = fad.tensor(X, requires_grad=True)
+    x = fad.tensor(X, requires_grad=True)
+
+    def step(penalties):
+        (slope,) = fad.autograd.grad((w * fnp.sin(x)).sum(), x, create_graph=True)
+        for _ in range(penalties):
+            slope = slope * w
+        slope.sum().backward()
+
+    fad.autograd.compiled.clear_cache()
+    for k in range(9):
+        step(20 if k % 3 == 2 else 1)
+    line = fad.autograd.compiled.explain().splitlines()[-1]
+    said = re.search(r"; then (\d+) \((\d+) ×\) or (\d+) \((\d+) ×\) nodes one by one$", line)
+    few, often, many, rarely = map(int, said.groups())
+    assert often > rarely > 1 and many - few == 2 * 19, line
+
+
 def test_explain_says_what_has_a_program_recorded_again():
     w = fad.tensor(X, requires_grad=True)
     with fad.autograd.compiled(wait=True):

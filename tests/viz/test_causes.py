@@ -387,3 +387,71 @@ def test_a_derivative_that_is_constant_is_no_cut_of_ones_own():
         (finding,) = fad.why(f(lambda y: (y**2).sum()))(jnp.asarray(X)).inputs
         assert finding.derivative == "None" and finding.causes[0].kind == "flat"
         assert "a part of a derivative, does not change with it" in finding.causes[0].text
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_step_that_calls_backward_is_told_to_give_its_loss(compiled):
+    """Its parameters are outside; that of a compiled one looks like it."""
+    w = fad.tensor(X, requires_grad=True)
+
+    def step(x):
+        loss = (w * x).sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(
+        errors.GradientError, match=r"why: step calls backward.*fad\.why\(loss\)\(params"
+    ):
+        fad.why(fad.jit(step) if compiled else step)(jnp.ones(2))
+    assert w.grad is None
+    report = fad.why(lambda w, x: fad.nn.relu(w * x - 9.0).sum())(w, jnp.ones(2))
+    assert report.inputs[0].causes[0].operation == "relu"
+    inner = fad.jit(lambda x: fad.nn.relu(w * x - 9.0).sum())
+    (finding,) = fad.autograd.why(inner(jnp.ones(2)), w).inputs
+    assert finding.derivative == "zero"
+
+
+def test_a_nan_that_is_closed_over_and_a_copy_are_named():
+    (finding,) = fad.why(lambda x: (x * jnp.asarray([1.0, np.nan])).sum())(jnp.ones(2)).inputs
+    assert finding.causes[0].text.endswith("operand 1, a constant, has a NaN already")
+    (finding,) = fad.why(lambda x: fad.tensor(x).sum())(fad.tensor(X)).inputs
+    assert finding.causes[0].text == "fad.tensor: a constant from here on"
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "operation", "words"),
+    [
+        (lambda x: fnp.sqrt((x**2).sum()), [0.0, 0.0], "sqrt", "fad.numpy.linalg.norm"),
+        (lambda x: (x * fnp.log(x)).sum(), [0.0, 1.0], "log", "xlogy"),
+        (lambda x: (x / x).sum(), [0.0, 1.0], "true_divide", "fad.safe_where"),
+        (lambda x: (x / fnp.linalg.norm(x)).sum(), [0.0, 0.0], "true_divide", "the divisor + eps"),
+        (lambda x: fnp.log(fnp.exp(x).sum()), [100.0, 1.0], "exp", "logsumexp"),
+        (lambda x: (fnp.exp(x) / fnp.exp(x).sum())[0], [100.0, 1.0], "exp", "softmax"),
+        (lambda x: fnp.log(fad.nn.softmax(x))[0], [-200.0, 1.0], "log", "log_softmax"),
+        (lambda x: fnp.arctan2(x[0], x[1]), [0.0, 0.0], "arctan2", "fad.safe_where"),
+        (lambda x: (x**0.3).sum(), [-1.0, 1.0], "power", "a base that is above 0"),
+        (lambda x: fnp.arccos(x).sum(), [1.0, 0.0], "arccos", "keep away"),
+        (
+            lambda x: fad.nn.softmax(fnp.where(x < 9, -fnp.inf, x))[0],
+            [1.0, 2.0],
+            "softmax",
+            "finfo",
+        ),
+        (lambda x: fnp.linalg.inv(fnp.diag(x)).sum(), [0.0, 1.0], "inv", "singular"),
+        (lambda x: -fnp.log(1 - fad.nn.sigmoid(x)).sum(), [200.0, 0.0], "log", "log1p"),
+    ],
+)
+@pytest.mark.parametrize("way", ["function", "jit", "tape"])
+def test_where_a_nan_is_born_it_says_what_to_write(f, x, operation, words, way):
+    if way == "tape":
+        w = fad.tensor(x, requires_grad=True)
+        (finding,) = fad.autograd.why(f(w), w).inputs
+    else:
+        (finding,) = fad.why(fad.jit(f) if way == "jit" else f)(jnp.asarray(x)).inputs
+    said = [c for c in finding.causes if c.kind == "nan" and c.operation == operation]
+    if way == "tape":  # nodes, not lines: what was saved may begin further on
+        assert finding.derivative == "zero" or any(
+            "; " in c.text or "safe_where" in c.text for c in finding.causes
+        ), finding
+    else:
+        assert any(words in c.text or "safe_where" in c.text for c in said), finding
