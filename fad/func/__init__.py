@@ -4,38 +4,16 @@ What differs from those: `grad_and_value` gives ``(gradient, value)``, `vmap` ta
 ``randomness`` by position too, `functionalize` has ``remove``. A module is any object that has Tensors.
 """
 
-from typing import TYPE_CHECKING
-
+from fad.core.faces import Face as _Face
 from fad.errors.synonyms import hints_of as _hints_of
-from fad.func.inspection import debug_unwrap as debug_unwrap
-from fad.func.modules import functional_call as functional_call
-from fad.func.modules import stack_module_state as stack_module_state
-from fad.func.transforms import functionalize as functionalize
-from fad.func.transforms import grad_and_value as grad_and_value
-from fad.func.transforms import vmap as vmap
-from fad.transforms.forward import jvp as jvp
-from fad.transforms.jacobians import hessian as hessian
-from fad.transforms.jacobians import jacfwd as jacfwd
-from fad.transforms.jacobians import jacrev as jacrev
-from fad.transforms.linearization import linearize as linearize
-from fad.transforms.reverse import grad as grad
-from fad.transforms.reverse import vjp as vjp
 
-__all__ = [
-    "debug_unwrap",
-    "functional_call",
-    "functionalize",
-    "grad",
-    "grad_and_value",
-    "hessian",
-    "jacfwd",
-    "jacrev",
-    "jvp",
-    "linearize",
-    "stack_module_state",
-    "vjp",
-    "vmap",
-]
+_NAMES = {
+    "fad": "grad hessian jacfwd jacrev jvp linearize vjp",
+    "fad.func.inspection": "debug_unwrap",
+    "fad.func.modules": "functional_call stack_module_state",
+    "fad.func.transforms": "functionalize grad_and_value vmap",
+}
 
-if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
-    __getattr__ = _hints_of(__name__)
+_face = _Face(__name__, _hints_of(__name__), later=_NAMES)
+__all__ = _face.names
+__getattr__ = _face.find

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
-    "core": """types threads keys blocks dtypes devices caches collector observation pace background
+    "core": """types faces threads keys blocks dtypes devices caches collector observation pace background
         private_names jaxapi unrecorded avals masked jaxprs elementwise exact_programs borrowed
         equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
         repeats loop_reads rolling residual_plans casts replay_protocol""",
