@@ -13,7 +13,7 @@ from tests.stubs.stubs import BY_HAND, ROOT, written
 
 __all__ = ["FACES", "face_path", "face_stub"]
 
-FACES = ("fad", "fad.autograd", "fad.func")
+FACES = ("fad", "fad.autograd", "fad.extend", "fad.func")
 
 
 def face_path(module: str) -> Path:
@@ -27,16 +27,15 @@ def face_stub(module: str) -> str:
     file = module.rpartition(".")[2]
     path = BY_HAND / f"{file}.pyi"
     by_hand = path.read_text() if path.exists() else f'"""{source.__doc__}"""\n\n'
+    names = [(n, *home) for n, home in sorted(source._face.homes.items()) if n not in written(file)]
     imports = [
-        f"from {home or module} import {name} as {name}"
-        if name == attribute
-        else f"from {home} import {attribute} as _{name}\n{name} = _{name}"
-        for name, (home, attribute) in sorted(source._face.homes.items())
-        if name not in written(file)
+        f"from {home or module} import {attribute} as {name if name == attribute else '_' + name}"
+        for name, home, attribute in names
     ]
+    renamed = [f"{name} = _{name}" for name, _, attribute in names if name != attribute]
     first = re.search(r"^(import|from) ", by_hand, re.MULTILINE)
     start = first.start() if first else len(by_hand)
-    return "\n".join([by_hand[:start] + MADE, "", *imports, by_hand[start:]])
+    return "\n".join([by_hand[:start] + MADE, "", *imports, *renamed, by_hand[start:]])
 
 
 MADE = (
