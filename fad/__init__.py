@@ -44,8 +44,8 @@ _TOOLS = {
     "fad.bridge.torch_in_fad": "from_torch",
     "fad.sparse.derivatives": "sparse_hessian sparse_jacobian sparse_pattern sparsity",
     "fad.sparse.sparse_pattern": "SparsePattern",
-    "fad.transforms.laplacians": "laplacian value_and_laplacian",
-    "fad.transforms.taylor": "derivatives jet",
+    "fad.laplacians": "laplacian value_and_laplacian",
+    "fad.taylor": "derivatives jet",
     "fad.viz.causes": "why",
 }
 

@@ -35,7 +35,13 @@ def _all(jaxpr: JaxBody) -> bool:
 
 
 def is_elementwise_equation(eqn: JaxEquation) -> bool:
-    """Whether an equation works element by element, broadcast as NumPy does."""
+    """Whether an equation works element by element, broadcast as NumPy does.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> program = jax.make_jaxpr(lambda x: (x * x).sum())(jnp.ones(3))
+    >>> [fad.extend.is_elementwise(eqn) for eqn in program.eqns]
+    [True, False]
+    """
     name = eqn.primitive.name
     if name in ELEMENTWISE or name == "select_n":
         return True

@@ -35,7 +35,12 @@ def flatten_with_none(tree: PyTree) -> tuple[list[PyTree], PyTreeDef]:
 
 
 def flatten(tree: PyTree) -> tuple[list[Any], PyTreeDef]:
-    """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
+    """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree.
+
+    >>> import fad
+    >>> fad.extend.flatten({"b": fad.tensor(1.0), "a": 2.0})[0]
+    [2.0, Tensor(1., dtype=float32)]
+    """
     if isinstance(tree, _ARRAYS):
         return [tree], LEAF
     if type(tree) is tuple:
@@ -64,6 +69,12 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[object], like: PyTree = Non
 
     ``like`` is a tree of that structure, or its `skeleton`: dicts get the order of its keys, which a
     structure does not have: JAX sorts them.
+
+    >>> import fad
+    >>> tree = {"b": 1, "a": 2}
+    >>> leaves, structure = fad.extend.flatten(tree)
+    >>> fad.extend.unflatten(structure, leaves, tree)
+    {'b': 1, 'a': 2}
     """
     if structure == LEAF:
         return leaves[0]

@@ -15,7 +15,17 @@ _NAMES = {
     "fad.core.tensor": "Tensor new_tensor",
     "fad.core.types": "Operation",
     "fad.extend.operations": "operation",
+    "fad.core.primitive": "Primitive",
+    "fad.core.trees": "flatten unflatten",
+    "fad.tape.recorder": "RecordingLevel",
     "fad.transforms.boundary": "enter has_tensor leave",
+    "fad.transforms.call": "Call zeros_like",
+    # Programs of JAX.
+    "fad.core.elementwise": "is_elementwise=is_elementwise_equation",
+    "fad.core.jaxapi": """branches called evaluate_equation parameters programs
+        run_program=run_jaxpr scan_parts while_parts""",
+    "fad.core.jaxprs": "program_key=jaxpr_key trace",
+    "fad.extend.interpretation": "depends_on_point derivative_of interpret",
     # What a tool that looks on sees.
     "fad.extend.observing": "is_deferred observe running_levels thread_id",
 }

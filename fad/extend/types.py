@@ -1,6 +1,7 @@
 """The names of what is passed around, for annotations of transforms and tools: see `fad.core.types`."""
 
 from fad.core.types import Array as Array
+from fad.core.types import ArrayFunction as ArrayFunction
 from fad.core.types import Aval as Aval
 from fad.core.types import DType as DType
 from fad.core.types import JaxBody as JaxBody
@@ -14,6 +15,7 @@ from fad.core.types import Value as Value
 
 __all__ = [
     "Array",
+    "ArrayFunction",
     "Aval",
     "DType",
     "JaxBody",

@@ -16,7 +16,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 
@@ -291,12 +291,12 @@ def _bottom(x: object) -> Any:
     return x if _is_computed(x) else None
 
 
-def _is_computed(x: object) -> bool:
+def _is_computed(x: object) -> TypeGuard[jax.Array]:
     """Whether ``x`` is an array, and no tracer."""
     return isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
 
 
-def _saves(node: Node | None) -> bool:
+def _saves(node: Node | None) -> TypeGuard[Node]:
     """Whether it is the node of a recorded operation, which keeps values."""
     return hasattr(node, "saved_values")
 

@@ -54,7 +54,7 @@ from fad.transforms.reverse import gradient_function, vjp
 JACOBIAN, HESSIAN = "sparse_jacobian", "sparse_hessian"
 
 
-class _Call:
+class _Differentiated:
     """The structure of a call: what is differentiated, and by what."""
 
     outputs: list[Leaf]
@@ -137,7 +137,7 @@ class Prepared:
     on, and their versions.
     """
 
-    call: _Call
+    call: _Differentiated
     out_dtypes: list[DType]
     pattern: SparsePattern
     live: list[tuple[Tensor, int | None]] = dataclasses.field(default_factory=list)
@@ -206,14 +206,14 @@ class Derivative:
         key = key_of(leaves, rest), trees.order_of(args)
         plan: Prepared | None = self.plans.get(key)
         if plan is None or not all(map(_is_as_before, plan.live)):
-            call = _Call(args, self.argnums, self.who, self.hessian)
+            call = _Differentiated(args, self.argnums, self.who, self.hessian)
             plan, kept = self._new_plan(call, args, leaves, rest)
             if kept:
                 self.plans.put(key, plan)
         return plan
 
     def _new_plan(
-        self, call: _Call, args: Any, leaves: Sequence[Operand], rest: Rest
+        self, call: _Differentiated, args: Any, leaves: Sequence[Operand], rest: Rest
     ) -> tuple[Prepared, bool]:
         """The plan, and whether later calls may use it."""
         xs, _ = differentiable_leaves(args, call.nums, self.who)
@@ -248,7 +248,7 @@ class Derivative:
             plan.run = _each_time(values_of) if tracked else jit(values_of)
         return plan, not tracked and not any([is_traced(c) for c in captures])
 
-    def _given(self, call: _Call) -> SparsePattern | None:
+    def _given(self, call: _Differentiated) -> SparsePattern | None:
         """The pattern that the caller gives."""
         if self.pattern is None:
             return None
@@ -259,7 +259,7 @@ class Derivative:
         found = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
         return self._pattern(call, *found)
 
-    def _pattern(self, call: _Call, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
+    def _pattern(self, call: _Differentiated, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
         if self.hessian:  # symmetric, as the matrix is
             width = max(offsets(call.arguments)[-1], 1)
             both = np.unique(np.concatenate([rows * width + cols, cols * width + rows]))

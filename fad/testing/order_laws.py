@@ -17,6 +17,7 @@ from fad.core.level import bind, layers
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
 from fad.errors import HostValueError
+from fad.taylor.transforms import jet
 from fad.testing.cases import (
     Case,
     NotChecked,
@@ -33,7 +34,6 @@ from fad.testing.laws import none_gradients, pullback, pushforward, violation
 from fad.transforms.batching import vmap
 from fad.transforms.forward import jvp
 from fad.transforms.reverse import vjp
-from fad.transforms.taylor import jet
 
 Violations = Iterator[Violation]
 Fn = Callable[[list[Any]], list[Any]]

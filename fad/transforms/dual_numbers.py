@@ -17,7 +17,7 @@ from fad.errors import ArgumentError, LevelError, describe
 from fad.levels.jvp import JvpLevel
 from fad.tape.recorder import as_tensor
 from fad.transforms.boundary import leave, lower
-from fad.transforms.forward import tangent_of
+from fad.transforms.call import tangent_of
 from fad.views.aliases import link_of
 from fad.views.duals import DualLink, joined, made_dual
 

@@ -25,12 +25,12 @@ ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
     "core": """types faces threads keys blocks dtypes devices caches collector observation pace background
         private_names jaxapi unrecorded avals masked jaxprs elementwise exact_programs borrowed
-        equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
+        equal_programs dataflow dependence residuals tensor trees partition level rules primitive
         repeats loop_reads rolling residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly nan_origins packing saved recorded_node
         outside_node saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine
         endpoints""",
-    "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
+    "levels": "jvp batch named_axes randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
         unrecorded_writes inplace shapes_in_place copying outside_tensors""",
@@ -52,13 +52,15 @@ ROOMS = {
     "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind program_keys
         shardings hooks_in_compiled_code jit_state jit_fast_path compilation tracing flat_operations
         torch_memory torch_checks torch_in_fad fad_in_torch""",
-    "extend": "types observing operations",
+    "extend": "types observing interpretation operations",
     "autograd": "*",
     "func": "*",
     "replay": "policy inputs program states segment trace",
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
+    "taylor": "series level transforms",
+    "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",
@@ -77,6 +79,8 @@ IN_FRONT = {
     "testing",
     "viz",
     "replay",
+    "taylor",
+    "laplacians",
 }  # whose `__init__` imports the files, not the other way about
 # Modules of names that tools have.
 FACES_OF_TOOLS = ["autograd.profiler"]

@@ -9,27 +9,10 @@ from collections.abc import Callable, Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
-from fad.core.level import restores_modes
-from fad.core.replay_protocol import begin_trace
-from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
-from fad.levels.laplacian import LaplacianLevel
-from fad.transforms.boundary import (
-    check_arrays,
-    check_callable,
-    differentiable_leaves,
-    enter,
-    has_tensor,
-    leave,
-    names_of,
-    pick,
-    stand_for,
-    substitute,
-    was_written,
-    write_back_to,
-)
-from fad.transforms.forward import zeros_like
+from fad.extend import Call, restores_modes, zeros_like
+from fad.extend.types import PyTree
+from fad.laplacians.level import LaplacianLevel
 
 
 def laplacian(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
@@ -92,39 +75,25 @@ def _function(
     f: Callable[..., PyTree], argnums: int | Sequence[int], who: str
 ) -> Callable[..., PyTree]:
     """`value_and_laplacian`, under the name ``who`` in messages."""
-    check_callable(f, who, argnums)
+    Call.check(f, who, argnums)
 
     @restores_modes
     @functools.wraps(f)
     def both(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        nums = pick(argnums, len(args), who)
-        values, structure = differentiable_leaves(args, nums, who)
-        like = [args[i] for i in nums]
-        for v, name in zip(values, names_of(nums, args), strict=True):
+        call = Call(who, args, kwargs, argnums)
+        for v, name in zip(call.values, call.names, strict=True):
             if jnp.issubdtype(v.dtype, np.complexfloating):
                 raise ArgumentError(
                     f"{who}: {name} must have a floating dtype, got {describe(v)}. Write the function in "
                     "terms of the real and the imaginary part, which are two coordinates."
                 )
-        tensors = has_tensor((args, kwargs))
         with LaplacianLevel() as level:
-            firsts = itertools.accumulate([v.size for v in values], initial=0)
-            inside = [level.coordinates(v, k) for v, k in zip(values, firsts, strict=False)]
-            if tensors:
-                stand_for(inside, like)
-            begin_trace(level, inside, f)
-            given = trees.unflatten(structure, inside, like)
-            out = f(*substitute(args, nums, given), **enter(kwargs))
-            outs, out_structure = trees.flatten(out)
-            check_arrays(outs, who)
-            out = trees.skeleton(out)
-            found = [level.unpack(o) for o in outs]
-            changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
-        write_back_to(like, changed, who)
+            firsts = itertools.accumulate([v.size for v in call.values], initial=0)
+            inside = [level.coordinates(v, k) for v, k in zip(call.values, firsts, strict=False)]
+            found = [level.unpack(o) for o in call.outputs(call.run(f, level, inside))]
+            changed = call.written(inside, lambda x: level.unpack(x)[0])
+        call.write_back(changed)
         bends = [parts[2] if len(parts) > 2 else zeros_like(parts[0]) for parts in found]
-        return (
-            leave(trees.unflatten(out_structure, [parts[0] for parts in found], out), tensors),
-            leave(trees.unflatten(out_structure, bends, out), tensors),
-        )
+        return call.result([parts[0] for parts in found]), call.result(bends)
 
     return both

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import Literal, called, evaluate_equation, parameters, programs
-from fad.core.types import Array, Atom, JaxEquation, JaxProgram
-from fad.levels.jacobian_rows import (
+from fad.extend import called, evaluate_equation, interpret, is_elementwise, parameters, programs
+from fad.extend.types import Array, JaxEquation, JaxProgram
+from fad.laplacians.jacobian_rows import (
     JacobianRows,
     RowPattern,
     added,
@@ -41,6 +40,10 @@ from fad.levels.jacobian_rows import (
 # network, whose Jacobian is the matrix itself, and for what adds up particles.
 
 
+# For each operand that a value depends on: along which axis of the value each of its axes is kept apart.
+Kept = dict[int, tuple[int | None, ...]]
+
+
 def kept_axes(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     """For each operand of an equation and each of its axes: along which axis of the result it keeps elements
     apart; None where it mixes them.
@@ -53,7 +56,7 @@ def kept_axes(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
     if closed is not None:
         return _of_program(closed)
     out = eqn.outvars[0].aval.shape
-    apart = len(eqn.outvars) == 1 and is_elementwise_equation(eqn)
+    apart = len(eqn.outvars) == 1 and is_elementwise(eqn)
     return [
         tuple(
             [
@@ -67,22 +70,21 @@ def kept_axes(eqn: JaxEquation) -> list[tuple[int | None, ...]]:
 
 def _of_program(closed: JaxProgram) -> list[tuple[int | None, ...]]:
     """`kept_axes` of a program with one result, by those of its equations."""
-    jaxpr = closed.jaxpr
     # For each value, and each operand that it depends on: along which axis that is kept apart.
-    kept: dict[Atom, dict[int, tuple[int | None, ...]]] = {
-        v: {k: tuple(range(v.aval.ndim))} for k, v in enumerate(jaxpr.invars)
-    }
-    for eqn in jaxpr.eqns:
-        found: dict[int, tuple[int | None, ...]] = {}
-        for v, axes in zip(eqn.invars, kept_axes(eqn), strict=True):
-            for k, before in ({} if isinstance(v, Literal) else kept.get(v, {})).items():
+    operands = closed.jaxpr.invars
+    own: list[Kept] = [{k: tuple(range(v.aval.ndim))} for k, v in enumerate(operands)]
+
+    def equation(eqn: JaxEquation, kept: list[Kept]) -> list[Kept]:
+        result: Kept = {}
+        for of, axes in zip(kept, kept_axes(eqn), strict=True):
+            for k, before in of.items():
                 after = tuple([None if a is None else axes[a] for a in before])
-                pairs = zip(found.get(k, after), after, strict=True)
-                found[k] = tuple([a if a == b else None for a, b in pairs])
-        kept.update(dict.fromkeys(eqn.outvars, found))
-    (out,) = jaxpr.outvars
-    of_out = {} if isinstance(out, Literal) else kept.get(out, {})
-    return [of_out.get(k, (None,) * v.aval.ndim) for k, v in enumerate(jaxpr.invars)]
+                pairs = zip(result.get(k, after), after, strict=True)
+                result[k] = tuple([a if a == b else None for a, b in pairs])
+        return [result] * len(eqn.outvars)
+
+    (of_out,) = interpret(closed, own, equation, lambda constant: {})
+    return [of_out.get(k, (None,) * v.aval.ndim) for k, v in enumerate(operands)]
 
 
 def _of_reduction(eqn: JaxEquation) -> list[tuple[int | None, ...]]:

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
-from fad.core.dtypes import is_inexact
-from fad.core.level import restores_modes
-from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import is_operand
-from fad.core.types import PyTree, Value
 from fad.errors import ArgumentError, StructureError, describe
-from fad.levels.jet import JetLevel
-from fad.transforms.boundary import (
-    check_callable,
-    has_tensor,
-    leave,
-    lower,
-    names_of,
-    stand_for,
-    was_written,
-    write_back_to,
-)
-from fad.transforms.forward import tangent_of, zeros_like
+from fad.extend import Call, Tensor, flatten, has_tensor, restores_modes, unflatten, zeros_like
+from fad.extend.types import MaybeValue, PyTree, Value
+from fad.taylor.level import JetLevel
 
 
 def jet(
@@ -67,31 +53,24 @@ def jet(
 def _jet(
     f: Callable[..., PyTree], primals: PyTree, series: PyTree, who: str
 ) -> tuple[PyTree, PyTree]:
-    check_callable(f, who)
-    values, curves, order, structure = _leaves(primals, series, who)
-    tensors = has_tensor((primals, series))
+    Call.check(f, who)
+    call, curves, order = _call(primals, series, who)
+    call.tensors = has_tensor((primals, series))
     with JetLevel(order) as level:
-        for v in values:
+        for v in call.values:
             level.note_argument(v)
         inside = [
-            level.curve(v, level.coefficients(c)) for v, c in zip(values, curves, strict=True)
+            level.curve(v, level.coefficients(c)) for v, c in zip(call.values, curves, strict=True)
         ]
-        if tensors:
-            stand_for(inside, tuple(primals))
-        begin_trace(level, inside, f)
-        out = f(*trees.unflatten(structure, inside, like=tuple(primals)))
-        outs, out_structure = trees.flatten(out)
+        outs = call.outputs(call.run(f, level, inside))
         result = [(p, level.derivatives(c)) for p, c in [level.unpack(o) for o in outs]]
-        changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
-    write_back_to(primals, changed, who)
+        changed = call.written(inside, lambda x: level.unpack(x)[0])
+    call.write_back(changed)
     found = []
     for p, d in result:
         zero = zeros_like(p)
         found.append([*d, *[zero] * (order - len(d))])
-    return (
-        leave(trees.unflatten(out_structure, [p for p, _ in result], like=out), tensors),
-        trees.unflatten(out_structure, [leave(c, tensors) for c in found], like=out),
-    )
+    return call.result([p for p, _ in result]), call.result(found)
 
 
 def derivatives(
@@ -118,16 +97,16 @@ def derivatives(
     >>> [float(y) for y in fad.derivatives(lambda x: x**3, 2.0, 4)]
     [8.0, 12.0, 12.0, 6.0, 0.0]
     """
-    check_callable(f, "derivatives")
+    Call.check(f, "derivatives")
     if not isinstance(order, (int, np.integer)) or isinstance(order, bool) or order < 0:
         raise ArgumentError(f"derivatives: order must be an int, at least 0, got {describe(order)}")
-    if not is_operand(x):
+    if not isinstance(x, (Tensor, jax.Array, np.ndarray, np.generic, int, float, complex)):
         raise ArgumentError(
             f"derivatives: x must be an array, got {describe(x)}. For a function of several arrays, "
             "write fad.jet(f, primals, series)."
         )
-    value = lower(x)
-    if not is_inexact(value.dtype):
+    (value,) = Call("derivatives", (x,), differentiated=False).values
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
         raise ArgumentError(
             f"derivatives: x must have a floating or complex dtype, got {describe(x)}. "
             "Convert it: x.astype(float), or write 2.0 instead of 2."
@@ -136,16 +115,14 @@ def derivatives(
         direction = jnp.ones(value.shape, value.dtype)
     line = [direction, *[None] * (order - 1)] if order else []
     out, series = _jet(f, (x,), (line,), "derivatives")
-    outs, structure = trees.flatten(out)
+    outs, structure = flatten(out)
     lists = structure.flatten_up_to(series)
     rows = [[c[k] for c in lists] for k in range(order)]
-    return [trees.unflatten(structure, row, like=out) for row in (outs, *rows)]
+    return [unflatten(structure, row, like=out) for row in (outs, *rows)]
 
 
-def _leaves(
-    primals: PyTree, series: PyTree, who: str
-) -> tuple[list[Value], list[tuple[Value, ...]], int, trees.PyTreeDef]:
-    """Leaves of the primals, the derivatives of each, the order, and the structure of the primals."""
+def _call(primals: PyTree, series: PyTree, who: str) -> tuple[Call, list[tuple[Value, ...]], int]:
+    """The call with these primals, the derivatives of each of its values, and the order."""
     if not isinstance(primals, (tuple, list)) or not isinstance(series, (tuple, list)):
         raise ArgumentError(
             f"{who}: primals and series must be tuples, one entry for each argument, got "
@@ -155,17 +132,11 @@ def _leaves(
         raise StructureError(
             f"{who}: series must have one entry for each of the {len(primals)} primals, got {len(series)}"
         )
-    leaves, structure = trees.flatten(tuple(primals))
-    names = names_of(range(len(primals)), tuple(primals))
     lists = _lists(primals, series, who)
+    call = Call(who, primals, differentiated=False)
     order: int | None = None
-    values: list[Value] = []
     curves: list[tuple[Value, ...]] = []
-    for x, terms, name in zip(leaves, lists, names, strict=True):
-        if not is_operand(x):
-            raise ArgumentError(f"{who}: {name} must be an array, got {describe(x)}")
-        value = lower(x)
-        values.append(value)
+    for k, (value, terms, name) in enumerate(zip(call.values, lists, call.names, strict=True)):
         if terms is None:
             curves.append(())
             continue
@@ -180,16 +151,15 @@ def _leaves(
                 f"{who}: the series must have the same length, got {order} for one argument and "
                 f"{len(terms)} for {name}. Write None for derivatives that are zero."
             )
-        given = [tangent_of(value, t, who, name) for t in terms]
-        curves.append(_moving(value, given))
-    return values, curves, order or 0, structure
+        curves.append(_moving(value, [call.tangent(k, t) for t in terms]))
+    return call, curves, order or 0
 
 
 def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> list[PyTree]:
     """The list of derivatives for each leaf of the primals."""
     found: list[PyTree] = []
     for k, (x, s) in enumerate(zip(primals, series, strict=True)):
-        structure = trees.flatten(x)[1]
+        structure = flatten(x)[1]
         if s is None:
             found += [None] * structure.num_leaves
             continue
@@ -203,7 +173,7 @@ def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> lis
     return found
 
 
-def _moving(value: PyTree, terms: Sequence[Value]) -> tuple[Value, ...]:
+def _moving(value: PyTree, terms: Sequence[MaybeValue]) -> tuple[Value, ...]:
     """Derivatives up to the last that is not None."""
     count = max([k for k, t in enumerate(terms, 1) if t is not None], default=0)
     return tuple([zeros_like(value) if t is None else t for t in terms[:count]])

@@ -9,29 +9,38 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.core.avals import aval_key
-from fad.core.collector import without_collector
-from fad.core.dtypes import is_inexact
-from fad.core.elementwise import is_elementwise_equation
-from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
-from fad.core.jaxprs import jaxpr_key
-from fad.core.level import bind, map_tensors
-from fad.core.primitive import Primitive
-from fad.core.series import RULES, depends_on_point, derivative_of, evaluate_with, plus
-from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import (
+from fad import jvp, vmap
+from fad.extend import (
+    Operation,
+    Primitive,
+    RecordingLevel,
+    Tensor,
+    bind,
+    called,
+    depends_on_point,
+    derivative_of,
+    evaluate_equation,
+    interpret,
+    is_elementwise,
+    map_outputs,
+    new_tensor,
+    program_key,
+    programs,
+    run_program,
+    trace,
+)
+from fad.extend.types import (
     Array,
+    ArrayFunction,
     Aval,
     DType,
     JaxEquation,
     JaxProgram,
     Operand,
-    Operation,
     Outputs,
     Value,
 )
-from fad.levels.batch import BatchLevel
-from fad.levels.jacobian_rows import (
+from fad.laplacians.jacobian_rows import (
     Coordinates,
     JacobianRows,
     RowPattern,
@@ -40,15 +49,14 @@ from fad.levels.jacobian_rows import (
     dense_pattern,
     smallest,
 )
-from fad.levels.jvp import JvpLevel
-from fad.levels.row_rules import (
+from fad.laplacians.row_rules import (
     kept_axes,
     rearranged,
     rows_of_product,
     rows_of_sum,
     sum_of_row_products,
 )
-from fad.tape.recorder import RecordingLevel
+from fad.taylor import rule_of
 
 # NOTE [forward Laplacians]
 #
@@ -88,7 +96,7 @@ class LaplacianLevel(RecordingLevel):
     def evaluate(self, op: Operation, args: Sequence[Any]) -> Outputs:
         values, beside, some = self.unwrapped(args)
         if not some:
-            return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+            return map_outputs(lambda o: new_tensor(o, self), bind(op, values))
         differentiated = [aux or () for aux in beside]
         if type(op) is Primitive and op.jit:
             return self._by_equations(op, values, differentiated)
@@ -99,10 +107,9 @@ class LaplacianLevel(RecordingLevel):
     ) -> Outputs:
         """One Primitive for all; see NOTE [forward Laplacians]."""
         layouts = tuple(map(_layout, differentiated))
-        key = (self.kind, layouts, aval_key(values))
-        derived = op._laplacians.get(key)
-        if derived is None:
-            derived = op._laplacians[key] = _derive(op, layouts)
+        avals = tuple([v.aval if isinstance(v, Tensor) else jax.typeof(v) for v in values])
+        make = functools.partial(_derive, op, layouts)
+        derived = op.derived((self.kind, layouts, avals), "laplacian", make)
         operands = [part for aux in differentiated for part in _arrays(aux)]
         found = derived.unflatten(bind(derived, [*values, *operands]))
         outs = tuple([self.with_derivatives(*parts) for parts in found["outs"]])
@@ -117,33 +124,35 @@ class LaplacianLevel(RecordingLevel):
         jacobians = [_whole(values[k], differentiated[k])[0] for k in places]
         pattern = dense_pattern([j.pattern for j in jacobians])
         size = len(pattern)
-        with (
-            BatchLevel(size, randomness="same") as rows,
-            JvpLevel() as outer,
-            JvpLevel() as inner,
-        ):
-            args = list(values)
-            for k, jacobian in zip(places, jacobians, strict=True):
-                array = bind(_densification(jacobian.pattern, pattern), (jacobian.array,))
-                row = new_tensor(array, rows, 0)
-                parts = differentiated[k]
-                bend = bind(_division(size), (parts[1],)) if len(parts) > 1 else None
-                args[k] = inner.dual(outer.dual(values[k], row), outer.dual(row, bend))
-            out = bind(op, args)
-            single = type(out) is not tuple
-            found: list[tuple[Any, ...]] = []
-            for o in (out,) if single else out:
-                at, along = inner.unpack(o)
-                value = _of_one_row(outer.unpack(at)[0], rows)
-                if along is None:
-                    found.append((value,))
-                    continue
-                row, bend = outer.unpack(along)
-                jacobian = JacobianRows(rows.unwrap(row, 0), pattern.of_ndim(value.ndim))
-                bends = [] if bend is None else [bind(_SUM, (rows.unwrap(bend, 0),))]
-                found.append((value, jacobian, *bends))
-        wrapped = tuple([self.with_derivatives(*parts) for parts in found])
-        return wrapped[0] if single else wrapped
+        rows = [bind(_densification(j.pattern, pattern), (j.array,)) for j in jacobians]
+        parts = [differentiated[k] for k in places]
+        bends = [bind(_division(size), (p[1],)) if len(p) > 1 else None for p in parts]
+        points = [values[k] for k in places]
+
+        def along(points: Sequence[Value], directions: Sequence[Value]) -> Outputs:
+            def at(*moved: Value) -> Outputs:
+                args = list(values)
+                for k, x in zip(places, moved, strict=True):
+                    args[k] = x
+                return bind(op, args)
+
+            return jvp(at, points, directions)
+
+        def of_row(*row: Value) -> Outputs:
+            return jvp(along, (points, list(row)), (list(row), bends))
+
+        (out, slope), (_, bend) = vmap(of_row, randomness="same")(*rows)
+        single = type(out) is not tuple
+        outs = [(out, slope, bend)] if single else zip(out, slope, bend, strict=True)
+        wrapped = []
+        for values_of, rows_of, bends_of in outs:
+            value = bind(_FIRST, (values_of,))  # it is the same for all rows
+            if not jnp.issubdtype(value.dtype, jnp.inexact):
+                wrapped.append(self.with_derivatives(value))
+                continue
+            jacobian = JacobianRows(rows_of, pattern.of_ndim(len(value.shape)))
+            wrapped.append(self.with_derivatives(value, jacobian, bind(_SUM, (bends_of,))))
+        return wrapped[0] if single else tuple(wrapped)
 
     def tangent(self, t: Tensor) -> Any:
         return t.aux
@@ -219,27 +228,20 @@ def _division(n: int) -> Primitive:
     return Primitive("divide", lambda x: x / n, deferrable=True)
 
 
-def _of_one_row(x: Any, rows: BatchLevel) -> Any:
-    """``x``, a value that is the same for all rows."""
-    value, dim = rows.value_and_aux(x)
-    return value if dim is None else bind(_FIRST, (rows.unwrap(x, 0),))
-
-
-def _derive(op: Primitive, layouts: tuple[Any, ...]) -> Primitive:
-    """The Primitive from values, and their Jacobians and Laplacians, to those of all outputs."""
+def _derive(op: Primitive, layouts: tuple[Any, ...]) -> ArrayFunction:
+    """The function from values, and their Jacobians and Laplacians, to those of all outputs."""
     n = len(layouts)
 
     def laplacian(*values: Array) -> dict[str, Any]:
         given = iter(values[n:])
         parts = [[*_aux_of(given, layout), None, None][:2] for layout in layouts]
-        trace = without_collector(jax.make_jaxpr(op.to_jvp, return_shape=True))
-        closed, shape = trace(*values[:n])
+        closed, shape = trace(op.to_jvp, values[:n])
         inputs = [[v, *_whole(v, m)] for v, m in zip(values[:n], parts, strict=True)]
         outs = _evaluate_all(closed, inputs)
         found = {"outs": [[part for part in o if part is not None] for o in outs]}
         return found if type(shape) is tuple else {**found, "single": ()}
 
-    return Primitive(f"{op.name}_laplacian", laplacian, **op._options())
+    return laplacian
 
 
 # Programs of JAX
@@ -248,7 +250,7 @@ Carried = list[Any]  # value, Jacobian, Laplacian
 
 
 def _evaluate_all(closed: JaxProgram, inputs: Sequence[Carried]) -> list[Carried]:
-    return evaluate_with(_evaluate, closed, inputs, [None, None])
+    return interpret(closed, inputs, _evaluate, lambda value: [value, None, None])
 
 
 def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
@@ -261,7 +263,7 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
     if closed is not None:
         return _evaluate_all(closed, inputs[len(inputs) - len(closed.jaxpr.invars) :])
     outs = evaluate_equation(eqn, point)
-    kept = [k for k, o in enumerate(outs) if is_inexact(o.dtype)]
+    kept = [k for k, o in enumerate(outs) if jnp.issubdtype(o.dtype, jnp.inexact)]
     if not kept:
         return [[o, None, None] for o in outs]
     if _is_product(eqn, len(differentiated)):
@@ -274,7 +276,7 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
         return [_by_element(eqn, point, differentiated, outs[0], inputs)]
     if _is_slogdet(eqn):
         return _slogdet(outs, *inputs)
-    derivative = derivative_of(eqn, differentiated, kept, point, [point[k] for k in differentiated])
+    derivative = derivative_of(eqn, differentiated, kept, point)
     if depends_on_point(derivative.jaxpr, differentiated):
         found = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
     else:
@@ -291,7 +293,7 @@ def _linear(
     inputs: list[Carried],
 ) -> list[Carried]:
     """Jacobians and Laplacians from a derivative that is the same at all points."""
-    along = functools.partial(run_jaxpr, derivative, *point)
+    along = functools.partial(run_program, derivative, *point)
     own = [inputs[k] for k in differentiated]
     arrays, pattern = rearranged(eqn, [x[1] for x in inputs]) or _aligned(
         eqn, differentiated, inputs
@@ -335,14 +337,14 @@ def _by_second_derivatives(
             at = list(point)
             for k, v in zip(differentiated, moved, strict=True):
                 at[k] = v
-            return run_jaxpr(derivative, *at, *directions)
+            return run_program(derivative, *at, *directions)
 
         return jax.jvp(first, tuple([point[k] for k in differentiated]), directions)
 
     own = [inputs[k] for k in differentiated]
     arrays, pattern = _aligned(eqn, differentiated, inputs)
     rows, bends = jax.vmap(along)(*arrays)
-    rest = _of_laplacians(functools.partial(run_jaxpr, derivative, *point), own, len(rows))
+    rest = _of_laplacians(functools.partial(run_program, derivative, *point), own, len(rows))
     sums = [jnp.sum(b, 0) for b in bends]
     jacobians = _jacobians(rows, pattern)
     return [[j, plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
@@ -354,7 +356,7 @@ def _is_real_function_of_elements(
     """Whether each element of the one output depends on one of each differentiated operand. Complex functions
     need not have a derivative in the complex sense, so they are left to others, as is a choice of elements.
     """
-    if len(outs) != 1 or not is_elementwise_equation(eqn) or eqn.primitive.name == "select_n":
+    if len(outs) != 1 or not is_elementwise(eqn) or eqn.primitive.name == "select_n":
         return False
     related = [outs[0], *[point[k] for k in differentiated]]
     return all([x.ndim in (0, outs[0].ndim) and jnp.isrealobj(x) for x in related])
@@ -368,16 +370,18 @@ def _by_element(
     inputs: list[Carried],
 ) -> Carried:
     """A function of each element."""
-    if len(inputs) == 1 and eqn.primitive.name in RULES:
-        return _by_series(eqn, out, *inputs[0])
+    rule = rule_of(eqn)
+    if len(inputs) == 1 and rule is not None:
+        ((_, *coefficients),) = rule(eqn, 2, [[point[0], 1.0, None]])
+        return _by_series(coefficients, out, *inputs[0][1:])
     total: Carried = [out, None, None]
     for place, i in enumerate(differentiated):
-        first = derivative_of(eqn, [i], [0], point, [point[i]])
+        first = derivative_of(eqn, [i], [0], point)
         ones = jnp.ones_like(point[i])
 
         def slope(x: Array, k: int, first: Any = first, ones: Any = ones) -> Array:
             """The derivative, where argument ``k`` is ``x``."""
-            return run_jaxpr(first, *point[:k], x, *point[k + 1 :], ones)[0]
+            return run_program(first, *point[:k], x, *point[k + 1 :], ones)[0]
 
         along = slope(point[i], i)
         bend = inputs[i][2]
@@ -395,11 +399,10 @@ def _by_element(
 
 
 def _by_series(
-    eqn: JaxEquation, out: Array, x: Array, rows: JacobianRows, bend: Array | None
+    coefficients: Sequence[Any], out: Array, rows: JacobianRows, bend: Array | None
 ) -> Carried:
     """The same by a rule of NOTE [series], in fewer operations than a jvp of a jvp takes."""
-    ((_, *found),) = RULES[eqn.primitive.name](eqn, 2, [[x, 1.0, None]])
-    slope, half = [0.0 if c is None else c for c in found]  # such as of x**0 and x**1
+    slope, half = [0.0 if c is None else c for c in coefficients]  # such as of x**0 and x**1
     curved = 2 * half * _sum_of_products(rows, rows)
     bent = curved if bend is None else curved + slope * bend
     return [out, rows.map(functools.partial(jnp.multiply, slope)), bent]
@@ -408,6 +411,11 @@ def _by_series(
 def _sum_of_products(a: JacobianRows, b: JacobianRows) -> Array:
     pattern = smallest([a.pattern, b.pattern])
     return jnp.sum(a.to(pattern) * b.to(pattern), 0)
+
+
+def plus(a: Array | None, b: Array | None) -> Array | None:
+    """The sum, where None is zero."""
+    return b if a is None else a if b is None else a + b
 
 
 def _is_product(eqn: JaxEquation, count: int) -> bool:
@@ -439,9 +447,9 @@ def _is_slogdet(eqn: JaxEquation) -> bool:
         return False
     (x,) = eqn.invars
     shape = x.aval.shape
-    if len(shape) < 2 or shape[-1] != shape[-2] or not is_inexact(x.aval.dtype):
+    if len(shape) < 2 or shape[-1] != shape[-2] or not jnp.issubdtype(x.aval.dtype, jnp.inexact):
         return False
-    return bool(jaxpr_key(next(programs(eqn)).jaxpr) == _key_of_slogdet(shape, x.aval.dtype)[0])
+    return bool(program_key(next(programs(eqn)).jaxpr) == _key_of_slogdet(shape, x.aval.dtype)[0])
 
 
 @functools.lru_cache(maxsize=64)
@@ -453,7 +461,7 @@ def _key_of_slogdet(shape: tuple[int, ...], dtype: DType) -> tuple[Any, Any]:
         closed = called(eqn)
         (eqn,) = closed.jaxpr.eqns
     program = next(programs(eqn))
-    return jaxpr_key(program.jaxpr), program
+    return program_key(program.jaxpr), program
 
 
 def _slogdet(outs: list[Array], a: Carried) -> list[Carried]:

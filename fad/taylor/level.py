@@ -9,12 +9,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.core.level import bind, map_tensors
-from fad.core.primitive import Primitive
-from fad.core.series import Series, series_of
-from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import Array, Aval, MaybeValue, Operand, Operation, Outputs, Value
-from fad.tape.recorder import RecordingLevel
+from fad.extend import Operation, Primitive, RecordingLevel, Tensor, bind, map_outputs, new_tensor
+from fad.extend.types import Array, ArrayFunction, Aval, MaybeValue, Operand, Outputs, Value
+from fad.taylor.series import Series, series_of
 
 
 def _scale_for(order: int) -> int:
@@ -45,7 +42,7 @@ class JetLevel(RecordingLevel):
     """Taylor mode: each Tensor has a primal (``value``), and a tuple of the next coefficients of its series
     (``aux``), as many as may not be zero, at most ``order``; None if it does not move.
 
-    Coefficients are those of `fad.core.series`: of ``x(scale * t)``, see NOTE [scale of a series].
+    Coefficients are those of `fad.taylor.series`: of ``x(scale * t)``, see NOTE [scale of a series].
     """
 
     __slots__ = ("order", "scale")
@@ -60,7 +57,7 @@ class JetLevel(RecordingLevel):
     def evaluate(self, op: Any, args: Sequence[Any]) -> Outputs:
         primals, series, differentiated = self.unwrapped(args)
         if not differentiated:
-            return map_tensors(lambda o: new_tensor(o, self), bind(op, primals))
+            return map_outputs(lambda o: new_tensor(o, self), bind(op, primals))
         if type(op) is not Primitive and op.rules.direct is not None:
             return tuple([self.lift(o) for o in op.rules.direct(args)[0]])
         if type(op) is not Primitive and op.rules.has_jet:
@@ -70,13 +67,11 @@ class JetLevel(RecordingLevel):
         return self._by_chain_rule(op, primals, series)
 
     def _by_series(self, op: Primitive, primals: list[Operand], series: list[Any]) -> Outputs:
-        """One Primitive for all coefficients; see NOTE [series] in `fad.core.series`."""
+        """One Primitive for all coefficients; see NOTE [series] in `fad.taylor.series`."""
         counts = tuple([0 if s is None else len(s) for s in series])
         kinds = tuple([getattr(p, "dtype", type(p)) for p in primals])
-        key = (self.order, counts, kinds)
-        derived = op._jvps.get(key)
-        if derived is None:
-            derived = op._jvps[key] = _derive(op, self.order, counts)
+        make = functools.partial(_derive, op, self.order, counts)
+        derived = op.derived((self.kind, self.order, counts, kinds), "jet", make)
         found = bind(derived, [*primals, *[c for s in series if s is not None for c in s]])
         outs = derived.unflatten(found)
         wrapped = tuple([self.curve(o[0], o[1:]) for o in outs["series"]])
@@ -150,8 +145,8 @@ class JetLevel(RecordingLevel):
         return value, coefficients or ()
 
 
-def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> Primitive:
-    """The Primitive from primals, and their coefficients, to the series of all outputs."""
+def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> ArrayFunction:
+    """The function from primals, and their coefficients, to the series of all outputs."""
     n = len(counts)
 
     def jet(*values: Array) -> dict[str, Any]:
@@ -164,7 +159,7 @@ def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> Primitive:
         found = {"series": list(map(_filled, outs))}
         return {**found, "single": ()} if single else found
 
-    return Primitive(f"{op.name}_jet", jet, **op._options())
+    return jet
 
 
 def _filled(x: Series) -> Series:

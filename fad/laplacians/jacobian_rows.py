@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.types import Array, NumpyArray
+from fad.extend.types import Array
 
 # NOTE [rows of Jacobians]
 #
@@ -222,7 +222,7 @@ def _rows_in(pattern: RowPattern, other: RowPattern) -> np.ndarray:
     return found
 
 
-def _where(mask: Array | NumpyArray, x: Array) -> Array:
+def _where(mask: Array | np.ndarray, x: Array) -> Array:
     return jnp.where(
         mask.reshape(*mask.shape, *[1] * (x.ndim - mask.ndim)), x, jnp.zeros((), x.dtype)
     )
