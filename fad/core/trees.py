@@ -84,7 +84,12 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[object], like: PyTree = Non
 
 
 def skeleton(tree: PyTree) -> PyTree:
-    """The dicts, lists and tuples of ``tree``, without its leaves."""
+    """The dicts, lists and tuples of ``tree``, without its leaves.
+
+    >>> import fad
+    >>> fad.extend.skeleton({"b": [1.0, 2.0], "a": 3.0})
+    {'b': [None, None], 'a': None}
+    """
     kind = type(tree)
     if kind is dict:
         return {k: skeleton(x) for k, x in tree.items()}
@@ -121,7 +126,12 @@ def _in_order_of(like: PyTree, tree: PyTree) -> PyTree:
 
 
 def map_leaves(f: Callable[..., object], tree: PyTree, *rest: PyTree) -> PyTree:
-    """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure)."""
+    """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure).
+
+    >>> import fad
+    >>> fad.extend.map_leaves(lambda x: 2 * x, {"b": 1, "a": 2})
+    {'b': 2, 'a': 4}
+    """
     if not rest:
         if isinstance(tree, _ARRAYS):
             return f(tree)
@@ -134,7 +144,12 @@ def map_leaves(f: Callable[..., object], tree: PyTree, *rest: PyTree) -> PyTree:
 
 
 def path_names(tree: PyTree) -> list[str]:
-    """A readable path for each leaf of ``tree``, such as ``['w'][0]``."""
+    """A readable path for each leaf of ``tree``, such as ``['w'][0]``.
+
+    >>> import fad
+    >>> fad.extend.path_names({"w": [1.0, 2.0]})
+    ["['w'][0]", "['w'][1]"]
+    """
     leaves, _ = tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
     return [tree_util.keystr(path) for path, _ in leaves]
 

@@ -11,12 +11,12 @@ from fad.errors.synonyms import hints_of as _hints_of
 
 _NAMES = {
     # Operations and levels.
-    "fad.core.level": "Level bind map_outputs=map_tensors restores_modes uncompiled",
-    "fad.core.tensor": "Tensor new_tensor",
+    "fad.core.level": "Level bind flush map_outputs=map_tensors outlived restores_modes uncompiled",
+    "fad.core.tensor": "Tensor bottom new_tensor",
     "fad.core.types": "Operation",
     "fad.extend.operations": "operation",
     "fad.core.primitive": "Primitive",
-    "fad.core.trees": "flatten unflatten",
+    "fad.core.trees": "flatten map_leaves path_names skeleton unflatten",
     "fad.tape.recorder": "RecordingLevel",
     "fad.transforms.boundary": "enter has_tensor leave",
     "fad.transforms.call": "Call zeros_like",

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from fad.core.partition import HOLE
-from fad.core.types import Aval
 from fad.errors import RuleError, describe
+from fad.extend.types import Aval
 from fad.functions.derived_rules import BatchedRules, DerivativeRules
 from fad.functions.rules import CallRules
 from fad.functions.transposed_rules import LinearRules

@@ -17,20 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from fad.bridge.compilation import jit
+from fad import Tensor, extend, jit, vjp, vmap
 from fad.bridge.outer_values import is_traced
 from fad.bridge.program_keys import key_of
 from fad.bridge.signatures import Arguments
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
-from fad.core.dtypes import is_inexact
-from fad.core.level import bind
 from fad.core.partition import Rest
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
-from fad.core.types import Array, DType, Operand, Outputs, PyTree, Value
 from fad.errors import GradientError, StructureError, describe
+from fad.extend import Primitive, bind, has_tensor, leave
+from fad.extend.types import Array, DType, Operand, Outputs, PyTree, Value
 from fad.levels.staged import StagedLevel, call_with_bodies, in_body, stage
 from fad.sparse.formats import FORMATS, Block
 from fad.sparse.given import Leaf, entries_given, offsets
@@ -38,18 +35,10 @@ from fad.sparse.patterns import pattern_of
 from fad.sparse.rules import Constant
 from fad.sparse.sparse_pattern import SparsePattern
 from fad.tape.recorder import ROOT
-from fad.transforms.batching import vmap
-from fad.transforms.boundary import (
-    check_arrays,
-    differentiable_leaves,
-    has_tensor,
-    leave,
-    names_of,
-    pick,
-)
+from fad.transforms.boundary import check_arrays, differentiable_leaves, names_of, pick
 from fad.transforms.forward import push_forward
 from fad.transforms.jacobians import check_jacobian
-from fad.transforms.reverse import gradient_function, vjp
+from fad.transforms.reverse import gradient_function
 
 JACOBIAN, HESSIAN = "sparse_jacobian", "sparse_hessian"
 
@@ -70,7 +59,7 @@ class _Differentiated:
         values, self.structure = differentiable_leaves(args, self.nums, who)
         if not values:
             raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-        self.like = [trees.skeleton(args[n]) for n in self.nums]
+        self.like = [extend.skeleton(args[n]) for n in self.nums]
         shapes = [tuple(x.shape) for x in values]
         self.arguments: list[Leaf] = list(zip(names_of(self.nums, args), shapes, strict=True))
         self.dtypes = [x.dtype for x in values]
@@ -84,7 +73,7 @@ class _Differentiated:
 
     def leaves(self, args: Sequence[PyTree]) -> list[Any]:
         """The arrays by which a call is differentiated."""
-        return trees.flatten(tuple([args[n] for n in self.nums]))[0]
+        return extend.flatten(tuple([args[n] for n in self.nums]))[0]
 
     def of(
         self, f: Callable[..., PyTree], args: Sequence[PyTree], kwargs: dict[str, PyTree]
@@ -93,16 +82,18 @@ class _Differentiated:
 
         def output(*xs: Value) -> PyTree:
             given = list(args)
-            for n, x in zip(self.nums, trees.unflatten(self.structure, xs, self.like), strict=True):
+            for n, x in zip(
+                self.nums, extend.unflatten(self.structure, xs, self.like), strict=True
+            ):
                 given[n] = x
             return f(*given, **kwargs)
 
         def outputs(*xs: Value) -> tuple[Value, ...]:
             out = output(*xs)
-            found, self.out_structure = trees.flatten(out)
+            found, self.out_structure = extend.flatten(out)
             check_arrays(found, self.who)
-            self.out_like = trees.skeleton(out)
-            names = [f"output{path}" for path in trees.path_names(out)]
+            self.out_like = extend.skeleton(out)
+            names = [f"output{path}" for path in extend.path_names(out)]
             avals = map(aval_of, found)
             self.outputs = [(n, tuple(a.shape)) for n, a in zip(names, avals, strict=True)]
             return tuple(found)
@@ -122,10 +113,10 @@ class _Differentiated:
         ]
         if self.hessian:
             return self._of_arguments(rows)
-        return trees.unflatten(self.out_structure, rows, self.out_like)
+        return extend.unflatten(self.out_structure, rows, self.out_like)
 
     def _of_arguments(self, items: Sequence[PyTree]) -> PyTree:
-        result = trees.unflatten(self.structure, items, self.like)
+        result = extend.unflatten(self.structure, items, self.like)
         return result[0] if self.single else result
 
 
@@ -230,7 +221,7 @@ class Derivative:
         primitive, bound, _ = stage(run, operands, kept=True)
         closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(v)) for v in bound])
         for (name, _), out in zip(call.outputs, closed.out_avals, strict=True):
-            if not is_inexact(out.dtype):
+            if not jnp.issubdtype(out.dtype, jnp.inexact):
                 raise GradientError(
                     f"{self.who}: {name} has dtype {out.dtype}, which has no derivatives: convert it"
                 )
