@@ -118,6 +118,12 @@ def test_the_contract_is_small() -> None:
     assert len(extend.__all__) + len(types.__all__) <= 80
 
 
+def test_the_page_lists_the_contract() -> None:
+    extend = importlib.import_module("fad.extend")
+    page = (ROOT / "docs" / "extending.md").read_text().partition("## All names")[2]
+    assert {name for name in extend.__all__ if f"`{name}`" not in page} == set()
+
+
 def test_what_is_counted() -> None:
     text = "from fad.core import trees\nfrom fad.core.level import bind\nimport fad\nfad.grad(trees.f)\n"
     found = set(imports(text))
