@@ -23,14 +23,14 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks suggestions synonyms missing_names",
-    "core": """types threads keys blocks dtypes devices caches collector observation pace background
+    "core": """types faces threads keys blocks dtypes devices caches collector observation pace background
         private_names jaxapi unrecorded avals masked jaxprs elementwise exact_programs borrowed
-        equal_programs series dataflow dependence residuals tensor trees partition level rules primitive
+        equal_programs dataflow dependence residuals tensor trees partition level rules primitive
         repeats loop_reads rolling residual_plans casts replay_protocol""",
     "tape": """handles running edges graph captures grad_mode anomaly nan_origins packing saved recorded_node
         outside_node saving_node recorder accumulate hooks graphs_by_hand builtin_nodes node_step engine
         endpoints""",
-    "levels": "jvp jet batch named_axes jacobian_rows row_rules laplacian randomness body_numbers staged",
+    "levels": "jvp batch named_axes randomness body_numbers staged",
     "views": """stop_gradient pytree chains write_back creation replace_primal aliases duals addresses
         make_view batched_views user_views index_forms masked_parts scatter_mul indexing write_ops
         unrecorded_writes inplace shapes_in_place copying outside_tensors""",
@@ -52,17 +52,22 @@ ROOMS = {
     "bridge": """protocols signatures jax_functions custom_rules outer_values left_behind program_keys
         shardings hooks_in_compiled_code jit_state jit_fast_path compilation tracing flat_operations
         torch_memory torch_checks torch_in_fad fad_in_torch""",
+    "extend": "types observing interpretation operations",
+    "autograd": "*",
+    "func": "*",
+    "replay": "policy inputs program states segment trace",
+}
+# Tools, which stand on the public names of all of these: see `test_tools.py`.
+TOOLS = {
+    "taylor": "series level transforms",
+    "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",
     "profiling": "events collector reports profiler",
-    "extend": "operations",
-    "autograd": "*",
-    "func": "*",
     "testing": "*",
     "viz": """nodes groups text drawing matrices patterns graphs pullbacks findings causes
         graph_causes""",
-    "replay": "policy inputs program states segment trace",
 }
 IN_FRONT = {
     "errors",
@@ -74,16 +79,20 @@ IN_FRONT = {
     "testing",
     "viz",
     "replay",
+    "taylor",
+    "laplacians",
 }  # whose `__init__` imports the files, not the other way about
+# Modules of names that tools have.
+FACES_OF_TOOLS = ["autograd.profiler"]
 
 
 def rows() -> list[str]:
-    """The modules in import order; "" is fad's own `__init__`."""
+    """The modules in import order; "" is fad's own `__init__`, behind which tools stand."""
     found = []
-    for room, files in ROOMS.items():
+    for room, files in [*ROOMS.items(), ("", ""), *TOOLS.items()]:
         inside = [f"{room}.{name}" for name in files.split()]
         found += [*inside, room] if room in IN_FRONT else [room, *inside]
-    return [*found, ""]
+    return [*found, *FACES_OF_TOOLS]
 
 
 LAYERS = rows()
@@ -201,7 +210,7 @@ def type_errors(module: str, source: str) -> list[str]:
     """
     if module in IN_FRONT:
         return []
-    rooms = [*ROOMS, ""]
+    rooms = [*ROOMS, "", *TOOLS]
     here = rooms.index(module.partition(".")[0])
     found = [
         (line, fad_module(name, {*MODULES, *LAYERS, module}))
@@ -364,7 +373,7 @@ def test_types_come_from_rooms_above() -> None:
 def test_the_root_has_rooms_and_nothing_else() -> None:
     """`random` is a public module; all others are packages."""
     found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    assert found == {*ROOMS, "__init__"}
+    assert found == {*ROOMS, *TOOLS, "__init__"}
 
 
 def test_inner_rooms_say_what_comes_in_and_what_goes_out() -> None:
@@ -376,7 +385,7 @@ def test_inner_rooms_say_what_comes_in_and_what_goes_out() -> None:
 def test_only_public_names_are_listed() -> None:
     import fad
 
-    rooms = {room for room in ROOMS if not hasattr(fad, room) or room not in fad.__all__}
+    rooms = {room for room in [*ROOMS, *TOOLS] if not hasattr(fad, room) or room not in fad.__all__}
     assert sorted([*fad.__all__, "bool", "float", "int"]) == dir(fad)
     assert {
         "core",

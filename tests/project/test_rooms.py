@@ -28,6 +28,7 @@ ELSEWHERE = {
     "numpy/linalg": "arrays/test_namespaces.py",
     "core/residual_plans": "core/test_residuals.py",
     "core/types": "project/test_annotations.py",
+    "extend/types": "project/test_annotations.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "replay/policy": "replay/test_program.py",
