@@ -6,6 +6,8 @@ that it is taken of; of a number or a NumPy array it is a JAX array, as `docs/ty
 
 # mypy: disable-error-code=overload-overlap
 
+# Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
+
 import builtins
 from collections.abc import Callable, Hashable, Sequence
 from typing import (
@@ -32,6 +34,7 @@ from fad import nn as nn
 from fad import numpy as numpy
 from fad import random as random
 from fad import scipy as scipy
+from fad import testing as testing
 from fad import viz as viz
 from fad.arrays.annotations import DTypeLike, JaxValue, NumpyArray, TensorValue, Value
 from fad.bridge.protocols import from_dlpack as from_dlpack

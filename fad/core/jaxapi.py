@@ -407,14 +407,26 @@ def stack_of(eqn: types.JaxEquation) -> Any:
 
 
 def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
-    """The results of a closed jaxpr."""
+    """The results of a closed jaxpr.
+
+    >>> import fad, jax
+    >>> fad.extend.run_program(jax.make_jaxpr(lambda x: (x, 2.0 * x))(1.0), 3.0)
+    [3.0, Array(6., dtype=float32, weak_type=True)]
+    """
     return jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *values)
 
 
 def evaluate_equation(
     eqn: types.JaxEquation, inputs: Sequence[types.Operand], **other: object
 ) -> list[types.Array]:
-    """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own."""
+    """Bind one equation of a jaxpr again, on ``inputs``, with ``other`` parameters in place of its own.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> (eqn,) = jax.make_jaxpr(jnp.cumsum)(jnp.ones(3)).eqns
+    >>> inner = fad.extend.called(eqn).eqns[0]
+    >>> fad.extend.evaluate_equation(inner, [jnp.ones(3)])[0].tolist()
+    [1.0, 2.0, 3.0]
+    """
     with eqn.ctx.manager:
         out = eqn.primitive.bind(*inputs, **eqn.primitive.get_bind_params({**eqn.params, **other}))
     return list(out) if eqn.primitive.multiple_results else [out]
@@ -426,7 +438,14 @@ def with_parameters(eqn: types.JaxEquation, **other: object) -> types.JaxEquatio
 
 
 def programs(eqn: types.JaxEquation) -> Iterator[Any]:
-    """The programs in an equation: those among its parameters, or what its hijax primitive stands for."""
+    """The programs in an equation: those among its parameters, or what its hijax primitive stands for.
+
+    >>> import fad, jax
+    >>> branch = lambda x: jax.lax.cond(x > 0.0, lambda: x, lambda: -x)
+    >>> eqn = jax.make_jaxpr(branch)(1.0).eqns[-1]
+    >>> len(list(fad.extend.programs(eqn)))
+    2
+    """
     if eqn.primitive.name == "call_hi_primitive":
         expand = functools.partial(eqn.primitive.to_lojax, **eqn.params)
         yield jax.make_jaxpr(expand)(*[v.aval for v in eqn.invars])
@@ -439,6 +458,11 @@ def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
     """The jaxpr that an equation calls with its last operands, and does nothing else; None if there is none.
 
     That of a nested ``jax.jit``; and that for everywhere else of a branch that is for Pallas kernels alone.
+
+    >>> import fad, jax
+    >>> (eqn,) = jax.make_jaxpr(jax.jit(lambda x: x * 2.0))(1.0).eqns
+    >>> [inner.primitive.name for inner in fad.extend.called(eqn).eqns]
+    ['mul']
     """
     if eqn.primitive.name in ("jit", "pjit"):
         closed = eqn.params.get("jaxpr")
@@ -511,7 +535,15 @@ class ScanParts(NamedTuple):
 
 
 def scan_parts(eqn: types.JaxEquation) -> ScanParts:
-    """What an equation of ``scan`` says."""
+    """What an equation of ``scan`` says.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> total = lambda xs: jax.lax.scan(lambda c, x: (c + x, c), 0.0, xs)
+    >>> eqn = jax.make_jaxpr(total)(jnp.ones(3)).eqns[-1]
+    >>> scan = fad.extend.scan_parts(eqn)
+    >>> scan.constants, scan.carried, scan.length
+    (0, 1, 3)
+    """
     p = eqn.params
     if "num_carry" in p:
         counts = p["num_consts"], p["num_carry"]
@@ -531,7 +563,14 @@ class WhileParts(NamedTuple):
 
 
 def while_parts(eqn: types.JaxEquation) -> WhileParts:
-    """What an equation of ``while`` says."""
+    """What an equation of ``while`` says.
+
+    >>> import fad, jax
+    >>> halved = lambda x: jax.lax.while_loop(lambda x: x > 1.0, lambda x: x / 2.0, x)
+    >>> (eqn,) = jax.make_jaxpr(halved)(8.0).eqns
+    >>> [inner.primitive.name for inner in fad.extend.while_parts(eqn).body.eqns]
+    ['div']
+    """
     p = eqn.params
     return WhileParts(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
 
@@ -545,7 +584,14 @@ def loop_parts(eqn: types.JaxEquation) -> WhileParts | None:
 
 
 def branches(eqn: types.JaxEquation) -> Sequence[types.JaxProgram]:
-    """The branches of a ``cond``, on all operands but the first, which chooses one."""
+    """The branches of a ``cond``, on all operands but the first, which chooses one.
+
+    >>> import fad, jax
+    >>> branch = lambda x: jax.lax.cond(x > 0.0, lambda: x, lambda: -x)
+    >>> eqn = jax.make_jaxpr(branch)(1.0).eqns[-1]
+    >>> [len(program.eqns) for program in fad.extend.branches(eqn)]
+    [1, 0]
+    """
     found: Sequence[types.JaxProgram] = eqn.params["branches"]
     return found
 
@@ -593,5 +639,11 @@ def rules_of(eqn: types.JaxEquation) -> Any:
 
 
 def parameters(eqn: types.JaxEquation) -> tuple[Any, ...]:
-    """The parameters of an equation that fad reads, in the order of ``_PARAMETERS``."""
+    """The parameters of an equation that fad reads, in the order of ``_PARAMETERS``.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> (eqn,) = jax.make_jaxpr(lambda x: jax.lax.transpose(x, (1, 0)))(jnp.ones((2, 3))).eqns
+    >>> fad.extend.parameters(eqn)
+    ((1, 0),)
+    """
     return tuple([eqn.params[name] for name in _PARAMETERS[eqn.primitive.name]])

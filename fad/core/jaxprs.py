@@ -258,6 +258,11 @@ def run_inlined(closed: JaxProgram, values: Sequence[Array], opens: Opens = call
 def trace(f: ArrayFunction, operands: Iterable[Operand | Aval]) -> tuple[JaxProgram, Outputs]:
     """The program of ``f``, and what it returns for such operands, as shapes; without the garbage
     collector, see NOTE [finalizers and tracing].
+
+    >>> import fad
+    >>> program, shape = fad.extend.trace(lambda x: (x + 1.0) * 2.0, [1.0])
+    >>> [eqn.primitive.name for eqn in program.jaxpr.eqns], shape.shape
+    (['add', 'mul'], ())
     """
     # JAX keeps a program as long as the function lives that it has traced. The program may refer to ``f``, by
     # the rules of a call in it; so JAX is given another function, which dies here.
@@ -436,6 +441,11 @@ def jaxpr_key(
             count by what they compute.
         lifted: gets the numbers that are operands of its own equations, in order; of them the key has only
             the avals.
+
+    >>> import fad, jax
+    >>> one, two = [jax.make_jaxpr(lambda x: 2.0 * x)(1.0).jaxpr for _ in range(2)]
+    >>> fad.extend.program_key(one) == fad.extend.program_key(two)
+    True
     """
     numbers: dict[Atom, int] = {}
     params: dict[int, Hashable] = {}
@@ -492,7 +502,13 @@ def _all(jaxpr: JaxBody) -> bool:
 
 
 def is_elementwise_equation(eqn: JaxEquation) -> bool:
-    """Whether an equation works element by element, broadcast as NumPy does."""
+    """Whether an equation works element by element, broadcast as NumPy does.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> program = jax.make_jaxpr(lambda x: (x * x).sum())(jnp.ones(3))
+    >>> [fad.extend.is_elementwise(eqn) for eqn in program.eqns]
+    [True, False]
+    """
     name = eqn.primitive.name
     if name in ELEMENTWISE or name == "select_n":
         return True

@@ -348,7 +348,14 @@ def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
 
 
 def outlived(x: Any) -> Any:
-    """``x`` with the wrappers of finished levels removed."""
+    """``x`` with the wrappers of finished levels removed.
+
+    >>> import fad
+    >>> with fad.extend.RecordingLevel() as level:
+    ...     x = level.lift(fad.tensor(2.0))
+    >>> x.level.alive, fad.extend.outlived(x).level.alive
+    (False, True)
+    """
     if bodies.traced and isinstance(x, Tensor):
         x = inside(x)
     while isinstance(x, Tensor) and not x.level.alive:
@@ -506,7 +513,14 @@ def restores_modes(f: Callable[P, R]) -> Callable[P, R]:
 
 
 def flush() -> None:
-    """Record what this thread has deferred, at its levels and on the eager tape."""
+    """Record what this thread has deferred, at its levels and on the eager tape.
+
+    >>> import fad
+    >>> y = fad.numpy.sin(fad.tensor(0.0))
+    >>> fad.extend.flush()
+    >>> fad.extend.is_deferred(y)
+    False
+    """
     modes = state.__dict__.get  # without a key: the default
     for level in modes("levels", ()):
         trace = level.current_trace()

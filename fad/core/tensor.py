@@ -333,7 +333,15 @@ def is_operand(x: object) -> bool:
 
 
 def bottom(x: object) -> Any:
-    """``x`` with the wrappers of all levels removed: an array or a JAX tracer."""
+    """``x`` with the wrappers of all levels removed: an array or a JAX tracer.
+
+    >>> import fad
+    >>> def f(x):
+    ...     print(fad.extend.bottom(x))
+    ...     return x
+    >>> y = fad.vmap(f)(fad.numpy.ones(2))
+    [1. 1.]
+    """
     while isinstance(x, Tensor):
         x = x.value
     return x

@@ -38,7 +38,12 @@ def flatten_with_none(tree: PyTree) -> tuple[list[PyTree], PyTreeDef]:
 
 
 def flatten(tree: PyTree) -> tuple[list[Any], PyTreeDef]:
-    """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree."""
+    """Leaves and structure of ``tree``; Tensors are leaves, ``None`` is an empty subtree.
+
+    >>> import fad
+    >>> fad.extend.flatten({"b": fad.tensor(1.0), "a": 2.0})[0]
+    [2.0, Tensor(1., dtype=float32)]
+    """
     if isinstance(tree, _ARRAYS):
         return [tree], LEAF
     if type(tree) is tuple:
@@ -67,6 +72,12 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[object], like: PyTree = Non
 
     ``like`` is a tree of that structure, or its `skeleton`: dicts get the order of its keys, which a
     structure does not have: JAX sorts them.
+
+    >>> import fad
+    >>> tree = {"b": 1, "a": 2}
+    >>> leaves, structure = fad.extend.flatten(tree)
+    >>> fad.extend.unflatten(structure, leaves, tree)
+    {'b': 1, 'a': 2}
     """
     if structure == LEAF:
         return leaves[0]
@@ -76,7 +87,12 @@ def unflatten(structure: PyTreeDef, leaves: Sequence[object], like: PyTree = Non
 
 
 def skeleton(tree: PyTree) -> PyTree:
-    """The dicts, lists and tuples of ``tree``, without its leaves."""
+    """The dicts, lists and tuples of ``tree``, without its leaves.
+
+    >>> import fad
+    >>> fad.extend.skeleton({"b": [1.0, 2.0], "a": 3.0})
+    {'b': [None, None], 'a': None}
+    """
     kind = type(tree)
     if kind is dict:
         return {k: skeleton(x) for k, x in tree.items()}
@@ -113,7 +129,12 @@ def _in_order_of(like: PyTree, tree: PyTree) -> PyTree:
 
 
 def map_leaves(f: Callable[..., object], tree: PyTree, *rest: PyTree) -> PyTree:
-    """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure)."""
+    """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure).
+
+    >>> import fad
+    >>> fad.extend.map_leaves(lambda x: 2 * x, {"b": 1, "a": 2})
+    {'b': 2, 'a': 4}
+    """
     if not rest:
         if isinstance(tree, _ARRAYS):
             return f(tree)
@@ -126,7 +147,12 @@ def map_leaves(f: Callable[..., object], tree: PyTree, *rest: PyTree) -> PyTree:
 
 
 def path_names(tree: PyTree) -> list[str]:
-    """A readable path for each leaf of ``tree``, such as ``['w'][0]``."""
+    """A readable path for each leaf of ``tree``, such as ``['w'][0]``.
+
+    >>> import fad
+    >>> fad.extend.path_names({"w": [1.0, 2.0]})
+    ["['w'][0]", "['w'][1]"]
+    """
     leaves, _ = tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
     return [tree_util.keystr(path) for path, _ in leaves]
 

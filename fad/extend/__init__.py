@@ -6,36 +6,29 @@ is made of one level down. What a transform is given goes through `enter`, what 
 docs/extending.md shows one of each.
 """
 
-from typing import TYPE_CHECKING
-
-from fad.core.level import Level as Level
-from fad.core.level import bind as bind
-from fad.core.level import map_tensors as map_outputs
-from fad.core.level import restores_modes as restores_modes
-from fad.core.level import uncompiled as uncompiled
-from fad.core.tensor import Tensor as Tensor
-from fad.core.tensor import new_tensor as new_tensor
-from fad.core.types import Operation as Operation
+from fad.core.faces import Face as _Face
 from fad.errors.missing_names import hints_of as _hints_of
-from fad.extend.operations import operation as operation
-from fad.transforms.boundary import enter as enter
-from fad.transforms.boundary import has_tensor as has_tensor
-from fad.transforms.boundary import leave as leave
 
-__all__ = [
-    "Level",
-    "Operation",
-    "Tensor",
-    "bind",
-    "enter",
-    "has_tensor",
-    "leave",
-    "map_outputs",
-    "new_tensor",
-    "operation",
-    "restores_modes",
-    "uncompiled",
-]
+_NAMES = {
+    # Operations and levels.
+    "fad.core.level": "Level bind flush map_outputs=map_tensors outlived restores_modes uncompiled",
+    "fad.core.tensor": "Tensor bottom new_tensor",
+    "fad.core.types": "Operation",
+    "fad.extend.operations": "operation",
+    "fad.core.primitive": "Primitive",
+    "fad.core.trees": "flatten map_leaves path_names skeleton unflatten",
+    "fad.tape.recorder": "RecordingLevel",
+    "fad.transforms.boundary": "enter has_tensor leave",
+    "fad.transforms.call": "Call zeros_like",
+    # Programs of JAX.
+    "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace",
+    "fad.core.jaxapi": """branches called evaluate_equation parameters programs
+        run_program=run_jaxpr scan_parts while_parts""",
+    "fad.extend.interpretation": "depends_on_point derivative_of interpret",
+    # What a tool that looks on sees.
+    "fad.extend.observing": "is_deferred observe running_levels thread_id",
+}
 
-if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
-    __getattr__ = _hints_of(__name__)
+_face = _Face(__name__, _hints_of(__name__), _NAMES)
+__all__ = _face.names
+__getattr__ = _face.find

@@ -2,6 +2,8 @@
 
 # mypy: disable-error-code=overload-overlap
 
+# Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
+
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 

@@ -8,24 +8,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
+from fad import Tensor, extend, no_grad
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
-from fad.core.dtypes import is_inexact
-from fad.core.level import bind, flush, outlived, restores_modes, with_default_state
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.core.level import flush, outlived, with_default_state
 from fad.core.trees import Rest, Static, partition
-from fad.core.types import Array, Aval, PyTree, Value
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
+from fad.extend import Primitive, bind, bottom, enter, has_tensor, leave, new_tensor, restores_modes
+from fad.extend.types import Array, Aval, PyTree, Value
 from fad.functions.user_rules import HOST_ERRORS
 from fad.implicit.equations import KINDS, OPERANDS, Kind, staged
 from fad.implicit.systems import System, in_words, system_of
-from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import ROOT
-from fad.transforms.boundary import enter, has_tensor, leave, lower
+from fad.transforms.boundary import lower
 from fad.views.aliases import stopped
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -181,21 +179,21 @@ def differentiable(
     """``solve(init, *args, **options)``, with the derivatives that its equation gives."""
     tensors = has_tensor((init, args, options))
     given = enter((init, args, options))
-    constants = trees.map_leaves(lambda x: stopped(x) if isinstance(x, Tensor) else x, given)
+    constants = extend.map_leaves(lambda x: stopped(x) if isinstance(x, Tensor) else x, given)
     with no_grad():
         found = _solved(name, solve, constants)
-    leaves, structure = trees.flatten(found)
+    leaves, structure = extend.flatten(found)
     x = [_unknown(name, v) for v in leaves]
     if not x:
         raise ArgumentError(
             f"{name} returned {describe(found)}, expected a pytree of floating arrays"
         )
-    inside = tuple(trees.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, given[1]))
+    inside = tuple(extend.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, given[1]))
     equation, parameters = staged(
         name, kind, f, x, structure, inside, system, f"what {name} returned"
     )
     outs = equation.solution(x, parameters)
-    return leave(trees.unflatten(structure, outs, trees.skeleton(found)), tensors)
+    return leave(extend.unflatten(structure, outs, extend.skeleton(found)), tensors)
 
 
 def _unknown(name: str, x: PyTree) -> PyTree:
@@ -205,7 +203,7 @@ def _unknown(name: str, x: PyTree) -> PyTree:
         if not isinstance(x, (np.ndarray, np.generic, float, complex, int)):
             raise ArgumentError(f"{name} returned {describe(x)}, expected floating arrays")
         x = as_array(np.asarray(x))
-    if not is_inexact(x.dtype):
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
         raise ArgumentError(
             f"{name} returned {describe(x)}: a solution must have a floating or complex dtype to have a "
             "derivative; return what else there is to know by another way"
@@ -224,7 +222,7 @@ def _solved(
         if not any([_is_hidden(x) for x in operands]):
             raise HostValueError(f"{name} {CLOSES_OVER}") from error
     found = _on_host(name, solve, operands, around)
-    return trees.unflatten(trees.flatten(init)[1], list(found), init)
+    return extend.unflatten(extend.flatten(init)[1], list(found), init)
 
 
 CLOSES_OVER = (
@@ -249,7 +247,7 @@ def _on_host(
 @functools.lru_cache(maxsize=256)
 def _host_call(name: str, solve: Static, avals: tuple[Aval, ...], around: Rest) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
-    like, structure = trees.flatten(around.combine(avals)[0])
+    like, structure = extend.flatten(around.combine(avals)[0])
     found = [
         a if hasattr(a, "shape") else aval_of(a) for a in like
     ]  # a number is none of the operands
@@ -266,14 +264,14 @@ def _host_call(name: str, solve: Static, avals: tuple[Aval, ...], around: Rest) 
             except HOST_ERRORS as error:
                 raise HostValueError(f"{name} {CLOSES_OVER}") from error
             flush()
-            leaves, own = trees.flatten(found)
+            leaves, own = extend.flatten(found)
             values = [np.asarray(bottom(v)) for v in leaves]
             if own != structure or [v.shape for v in values] != [s.shape for s in structs]:
                 raise StructureError(
                     f"{name} reads values, so in compiled code and under vmap it is called on the host, and "
                     "must return something of init's form: expected "
-                    f"{in_words(trees.unflatten(structure, structs))}, got "
-                    f"{in_words(trees.unflatten(own, values))}"
+                    f"{in_words(extend.unflatten(structure, structs))}, got "
+                    f"{in_words(extend.unflatten(own, values))}"
                 )
             return tuple([v.astype(s.dtype) for v, s in zip(values, structs, strict=True)])
 

@@ -28,17 +28,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
+from fad import Tensor, extend
 from fad.core.avals import aval_of, struct_of
 from fad.core.dataflow import COMPUTED, dependence_rows
-from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import axes_named, varying_axes, zeros
 from fad.core.jaxprs import conjugate, jvp_in, spread, vjp_in
-from fad.core.level import bind, flush
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom
 from fad.core.trees import partition
-from fad.core.types import Array, Aval, MaybeValue, PyTree, Value
 from fad.errors import (
     GradientError,
     HostValueError,
@@ -47,6 +42,8 @@ from fad.errors import (
     StructureError,
     describe,
 )
+from fad.extend import Primitive, bind, bottom, flush
+from fad.extend.types import Array, Aval, MaybeValue, PyTree, Value
 from fad.functions.calls import FunctionOp
 from fad.functions.context import Template
 from fad.functions.rules import CallRules, Saved
@@ -114,7 +111,7 @@ class Equation:
     name: str
     kind: Kind
     program: Primitive
-    structure: trees.PyTreeDef
+    structure: jax.tree_util.PyTreeDef
     system: System
 
     @property
@@ -201,7 +198,7 @@ class ImplicitRules(CallRules):
         count = self.equation.unknowns
         parameters = saved.values[count:]
         pairs = zip(parameters, need[count:], strict=True)
-        mask = tuple([n and is_inexact(p.dtype) for p, n in pairs])
+        mask = tuple([n and jnp.issubdtype(p.dtype, jnp.inexact) for p, n in pairs])
         if not any(mask):
             return [None] * len(need)
         outs = zip(cotangents, saved.out_avals, strict=True)
@@ -305,7 +302,7 @@ def are_finite(xs: Leaves) -> bool | None:
     values = [bottom(x) for x in xs]
     if any([isinstance(v, jax.core.Tracer) for v in values]):
         return None
-    return bool(_FINITE.execute([v for v in values if is_inexact(v.dtype)]))
+    return bool(_FINITE.execute([v for v in values if jnp.issubdtype(v.dtype, jnp.inexact)]))
 
 
 _FINITE = Primitive(
@@ -326,7 +323,7 @@ def staged(
     kind: Kind,
     f: Callable[..., PyTree],
     x: Leaves,
-    structure: trees.PyTreeDef,
+    structure: jax.tree_util.PyTreeDef,
     args: PyTree,
     system: System,
     solution: str = "the solution",
@@ -344,7 +341,7 @@ def staged(
 
     def body(*inside: PyTree) -> PyTree:
         given = around.combine(inside[: len(leaves)])
-        return f(trees.unflatten(structure, inside[len(leaves) :]), *given)
+        return f(extend.unflatten(structure, inside[len(leaves) :]), *given)
 
     body.__wrapped__ = f  # type: ignore[attr-defined]
 
@@ -385,14 +382,18 @@ def _results(equation: Equation, avals: tuple[Aval, ...]) -> Sequence[Aval]:
 
 
 def _check_form(
-    equation: Equation, x: Leaves, parameters: Leaves, out_structure: trees.PyTreeDef, solution: str
+    equation: Equation,
+    x: Leaves,
+    parameters: Leaves,
+    out_structure: jax.tree_util.PyTreeDef,
+    solution: str,
 ) -> None:
     who, kind = equation.name, equation.kind
     outs = _results(equation, tuple(map(aval_of, (*parameters, *x))))
-    got = trees.unflatten(out_structure, list(outs))
+    got = extend.unflatten(out_structure, list(outs))
     if kind.symmetric:
         if (
-            out_structure != trees.LEAF
+            out_structure != jax.tree.structure(0)
             or outs[0].shape
             or not np.issubdtype(outs[0].dtype, np.floating)
         ):
@@ -405,7 +406,7 @@ def _check_form(
         return
     form = [(o.shape, o.dtype) for o in outs], out_structure
     if form != ([(v.shape, v.dtype) for v in map(aval_of, x)], equation.structure):
-        expected = trees.unflatten(equation.structure, [aval_of(v) for v in x])
+        expected = extend.unflatten(equation.structure, [aval_of(v) for v in x])
         raise StructureError(
             f"{who}: {kind.name}(x, ...) returned {in_words(got)}, but {solution} is {in_words(expected)}. "
             "It must return one equation for each unknown, in the form of x"

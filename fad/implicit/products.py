@@ -25,7 +25,7 @@ from fad.core.jaxapi import (
     new_primitive,
     varying_alike,
 )
-from fad.core.types import Array, PyTree, Value
+from fad.extend.types import Array, PyTree, Value
 from fad.implicit.systems import Leaves, Map
 
 

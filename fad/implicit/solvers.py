@@ -10,19 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
+from fad import Tensor, extend
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
-from fad.core.dtypes import is_inexact
-from fad.core.level import bind, flush, restores_modes
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom
 from fad.core.trees import HOLE, Rest, Static, partition
-from fad.core.types import Array, MaybeValue, PyTree, Value
 from fad.errors import ArgumentError, ConvergenceError, describe
+from fad.extend import Primitive, bind, bottom, enter, flush, has_tensor, leave, restores_modes
+from fad.extend.types import Array, MaybeValue, PyTree, Value
 from fad.implicit.equations import KINDS, OPERANDS, Equation, check_finite, run, staged
 from fad.implicit.systems import GROSS, distance, largest, library, system_of, where
-from fad.transforms.boundary import enter, has_tensor, leave, lower
+from fad.transforms.boundary import lower
 from fad.views.aliases import stopped
 
 STEPS = 1000
@@ -193,7 +190,7 @@ def linear_solve(
         )
     check_finite(equation, x, right)
     outs = equation.solution(list(map(lower, x)), parameters)
-    return leave(trees.unflatten(structure, outs, trees.skeleton(b)), tensors)
+    return leave(extend.unflatten(structure, outs, extend.skeleton(b)), tensors)
 
 
 @functools.lru_cache(maxsize=256)
@@ -238,7 +235,7 @@ def _iterated(
     tensors = has_tensor((init, args))
     x, structure = _unknowns(who, "init", enter(init))
     solver = _solver(who, chosen.solver, chosen.tol, x)
-    inside = trees.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, enter(args))
+    inside = extend.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, enter(args))
     equation, parameters = staged(who, kind, f, x, structure, tuple(inside), system, "init")
     equation.check_depends([*x, *parameters])
     taken, around = partition(enter(chosen.options or {}), OPERANDS)
@@ -246,7 +243,7 @@ def _iterated(
     *x, good, count, error = bind(iteration, [stopped(v) for v in (*x, *parameters, *taken)])
     _check_converged(who, kind.name, good, count, error, steps)
     outs = equation.solution([lower(v) for v in x], parameters)
-    return leave(trees.unflatten(structure, outs, trees.skeleton(init)), tensors)
+    return leave(extend.unflatten(structure, outs, extend.skeleton(init)), tensors)
 
 
 def _solver(who: str, solver: object, tol: float | None, x: Sequence[Value]) -> Any:
@@ -283,13 +280,13 @@ def _iteration(equation: Equation, solver: Static, steps: int, around: Rest) -> 
         x, parameters, taken = values[:count], values[count:last], values[last:]
 
         def f(x: PyTree, _: PyTree) -> PyTree:
-            out = run(equation.program, trees.flatten(x)[0], parameters)
-            return out[0] if equation.kind.symmetric else trees.unflatten(equation.structure, out)
+            out = run(equation.program, extend.flatten(x)[0], parameters)
+            return out[0] if equation.kind.symmetric else extend.unflatten(equation.structure, out)
 
         options = around.combine(taken)
-        begin = trees.unflatten(equation.structure, x)
+        begin = extend.unflatten(equation.structure, x)
         done = iterate(f, solver.value, begin, None, options, max_steps=steps, throw=False)
-        end = trees.flatten(done.value)[0]
+        end = extend.flatten(done.value)[0]
         error = largest(equation.residual(end, parameters))
         good = (done.result == optx.RESULTS.successful) & jnp.isfinite(error)
         return (*where(good, end), good, done.stats["num_steps"], error)
@@ -324,11 +321,11 @@ def _numbers(*xs: object) -> list[np.ndarray] | None:
     return list(map(np.asarray, np.broadcast_arrays(*values)))
 
 
-def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Value], trees.PyTreeDef]:
+def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Value], jax.tree_util.PyTreeDef]:
     """The leaves of a pytree of floating arrays, and its structure."""
-    leaves, structure = trees.flatten(tree)
+    leaves, structure = extend.flatten(tree)
     for x in leaves:
-        if not isinstance(x, OPERANDS) or not is_inexact(aval_of(x).dtype):
+        if not isinstance(x, OPERANDS) or not jnp.issubdtype(aval_of(x).dtype, jnp.inexact):
             write = f": write {float(x)}" if type(x) is int else ""
             raise ArgumentError(
                 f"{who}: {what} must be a pytree of floating or complex arrays, got {describe(x)} in "

@@ -12,12 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from fad.bridge.jax_functions import from_jax, to_jax
-from fad.core import trees
+from fad import extend, from_jax, to_jax
 from fad.core.jaxapi import varying_alike
 from fad.core.trees import Static
-from fad.core.types import Array, PyTree, Value
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
+from fad.extend.types import Array, PyTree, Value
 
 GROSS = 1e-2  # of the largest element: more than rounding explains
 
@@ -89,9 +88,9 @@ class System:
         find = by_lineax if is_lineax(chosen) else by_function
 
         def mapped(x: Array) -> Array:
-            return trees.unflatten(structure, matvec(trees.flatten(x)[0]))
+            return extend.unflatten(structure, matvec(extend.flatten(x)[0]))
 
-        x = trees.flatten(find(who, chosen, mapped, trees.unflatten(structure, list(b)), self))[0]
+        x = extend.flatten(find(who, chosen, mapped, extend.unflatten(structure, list(b)), self))[0]
         error, scale = distance(matvec(x), b)
         return where(error <= GROSS * scale, x)
 
@@ -137,8 +136,12 @@ def by_lineax(
 
 def by_function(who: str, solver: PyTree, matvec: PyTree, b: PyTree, system: System) -> PyTree:
     """What a function of the user's finds."""
-    found = to_jax(lambda b: solver(from_jax(matvec), b))(b)
-    got, expected = trees.flatten(found), trees.flatten(b)
+
+    def solve(b: PyTree) -> PyTree:
+        return solver(from_jax(matvec), b)
+
+    found = to_jax(solve)(b)
+    got, expected = extend.flatten(found), extend.flatten(b)
     shapes = [[getattr(x, "shape", None) for x in leaves] for leaves, _ in (got, expected)]
     if got[1] != expected[1] or shapes[0] != shapes[1]:
         raise StructureError(
@@ -146,7 +149,7 @@ def by_function(who: str, solver: PyTree, matvec: PyTree, b: PyTree, system: Sys
             "x with matvec(x) = b alone (solvers such as fad.scipy.sparse.linalg.cg return a pair: take [0])"
         )
     pairs = zip(got[0], expected[0], strict=True)
-    return trees.unflatten(got[1], [jnp.asarray(x, dtype=y.dtype) for x, y in pairs])
+    return extend.unflatten(got[1], [jnp.asarray(x, dtype=y.dtype) for x, y in pairs])
 
 
 def by_matrix(matvec: Map, b: Leaves, positive: bool) -> list[Value]:
@@ -213,7 +216,7 @@ def where(good: PyTree, xs: Leaves) -> list[Value]:
 
 def in_words(tree: PyTree) -> str:
     """The form of a pytree of arrays, for a message."""
-    return str(trees.map_leaves(described, tree)).replace("'", "")
+    return str(extend.map_leaves(described, tree)).replace("'", "")
 
 
 def described(x: PyTree) -> str:

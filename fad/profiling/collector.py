@@ -16,19 +16,14 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 
-from fad.core.jaxapi import array_type
-from fad.core.level import Level, state
-from fad.core.observation import observe
-from fad.core.tensor import Tensor, has_value
-from fad.core.types import Operand, PyTree
+from fad.autograd import AccumulateGrad, Node
+from fad.extend import Level, Tensor, is_deferred, observe, running_levels
+from fad.extend.types import Operand, PyTree
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Event, Target, now
-from fad.tape.anomaly import mode
-from fad.tape.graph import AccumulateGrad, Node
-from fad.tape.nodes import RecordedNode
 
 COMPILED = "/jax/core/compile/backend_compile_duration"
 
@@ -79,15 +74,11 @@ class Collector:
     def start(self) -> None:
         """Observe."""
         jax.monitoring.register_event_duration_secs_listener(self._note_compilation)
-        mode.observer = self
-        mode.update()
         observe(self)
 
     def stop(self) -> None:
         """Observe no more."""
         observe(None)
-        mode.observer = None
-        mode.update()
         jax.monitoring.unregister_event_duration_listener(self._note_compilation)
         self.arrays.clear()
         self.nodes.clear()
@@ -111,7 +102,7 @@ class Collector:
         args: tuple[Any, ...],
         kwargs: dict[str, PyTree],
     ) -> PyTree:
-        """See `fad.core.observation.Observer`."""
+        """See `fad.extend.observe`."""
         if self.thread.muted:
             return function(*args, **kwargs)
         return getattr(self, f"_{kind}")(functools.partial(function, *args, **kwargs), args)
@@ -225,7 +216,7 @@ class Collector:
         """Note the arrays that a call gave; False if there are none: it was traced."""
         found = False
         for a in outs:
-            if type(a) is not array_type:
+            if not _is_computed(a):
                 continue
             found = True
             if any([target.sync for target in event.targets]):
@@ -251,19 +242,15 @@ class Collector:
         for t in out if type(out) is tuple else (out,):
             if not isinstance(t, Tensor):
                 continue
-            if t._lazy is not None:
+            if is_deferred(t):
                 event.kind = "deferred"
                 return
-            node = t._node
-            if (
-                event.kind != "traced"
-                and isinstance(node, RecordedNode)
-                and id(node) not in self.nodes
-            ):
+            node = t.grad_fn
+            if event.kind != "traced" and _saves(node) and id(node) not in self.nodes:
                 event.sequence = (node.sequence_nr, node.thread_id)
                 self._note_kept(event, node)
 
-    def _note_kept(self, event: Event, node: RecordedNode) -> None:
+    def _note_kept(self, event: Event, node: Any) -> None:
         found = {id(a): _nbytes(a) for a in map(_bottom, node.saved_values()) if a is not None}
         event.saved = sum(found.values())
         reference = _Saving(node, self._left)
@@ -298,10 +285,20 @@ def _nbytes(a: PyTree) -> int:
 def _bottom(x: object) -> Any:
     """The array in a Tensor that has one; None for what has none, or none yet."""
     while isinstance(x, Tensor):
-        if not has_value(x):
+        if is_deferred(x):
             return None
-        x = x._value
-    return x if type(x) is array_type else None
+        x = x.value
+    return x if _is_computed(x) else None
+
+
+def _is_computed(x: object) -> TypeGuard[jax.Array]:
+    """Whether ``x`` is an array, and no tracer."""
+    return isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
+
+
+def _saves(node: Node | None) -> TypeGuard[Node]:
+    """Whether it is the node of a recorded operation, which keeps values."""
+    return hasattr(node, "saved_values")
 
 
 def note_tracing(event: Event | None) -> None:
@@ -313,7 +310,7 @@ def note_tracing(event: Event | None) -> None:
 
 def level_name(level: Level) -> str:
     """The kinds of the levels that this thread has entered, up to this one: "vmap/grad"."""
-    levels: Sequence[Any] = state.__dict__.get("levels", ())
+    levels = running_levels()
     if level not in levels:
         return str(level.kind)
     return "/".join([x.kind for x in levels if x.id <= level.id])

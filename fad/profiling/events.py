@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from fad.tape.graph import running
+from fad.extend import thread_id
 
 now: Callable[[], int] = time.perf_counter_ns
 
@@ -65,7 +65,7 @@ class Event:
 
     def __post_init__(self) -> None:
         self.parent = self.stack[-1] if self.stack else None
-        self.thread = running.id
+        self.thread = thread_id()
         self.stack.append(self)
         self.start = now()
 

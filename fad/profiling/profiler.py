@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Self
 
 from fad.errors import ArgumentError
+from fad.extend import thread_id
 from fad.profiling.collector import close_target, collector, open_target
 from fad.profiling.events import Event, Target, now
 from fad.profiling.reports import Memory, Rows, chrome_trace, in_time, pairs
-from fad.tape.graph import running
 
 _PICTURES = {".svg", ".png", ".pdf"}
 
@@ -55,7 +55,7 @@ class profile:
     def __enter__(self) -> Self:
         if self._target is not None:
             raise RuntimeError("profile: this one was entered before: make one for each block")
-        self._thread = running.id
+        self._thread = thread_id()
         self._target = open_target(self.sync)
         self._start = now()
         return self

@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import importlib
+import os
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from fad.core.types import PathLike
 from fad.errors import ArgumentError, MissingLibrary
 from fad.profiling.events import FREED, KEPT, LEFT, MADE, Change, Event
 
@@ -230,7 +230,7 @@ class Memory:
             lines.append(f"{time:10.3f} ms  {bar:40}  {in_bytes(alive)}")
         return "\n".join(lines)
 
-    def draw(self, path: PathLike, formats: str) -> None:
+    def draw(self, path: str | os.PathLike[str], formats: str) -> None:
         """Draw it with matplotlib into a file."""
         try:
             figures = importlib.import_module("matplotlib.figure")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fad.core.jaxapi import parameters
-from fad.core.types import JaxEquation
+from fad.extend import parameters
+from fad.extend.types import JaxEquation
 from fad.sparse.entries import Entries, check, send, take, unite
 
 

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from fad.core.trees import HOLE
-from fad.core.types import Aval
 from fad.errors import RuleError, describe
+from fad.extend.types import Aval
 from fad.functions.derived_rules import BatchedRules, DerivativeRules, LinearRules
 from fad.functions.rules import CallRules
 from fad.functions.user_rules import UserRules

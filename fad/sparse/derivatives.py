@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.level import restores_modes
-from fad.core.types import PyTree
+from fad.extend import restores_modes
+from fad.extend.types import PyTree
 from fad.sparse.formats import check_format
 from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative, Prepared
 from fad.sparse.sparse_pattern import SparsePattern

@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad import Tensor
 from fad.compile.outer_values import is_bare
-from fad.core.tensor import Tensor
-from fad.core.types import Array, PyTree
 from fad.errors import ArgumentError, HostValueError, MissingLibrary
+from fad.extend.types import Array, PyTree
 
 
 class Block:

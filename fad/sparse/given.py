@@ -9,10 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core import trees
-from fad.core.tensor import Tensor
-from fad.core.types import PyTree
+from fad import Tensor, extend
 from fad.errors import FadError, StructureError, describe
+from fad.extend.types import PyTree
 
 Leaf = tuple[str, tuple[int, ...]]  # the name of an array in messages, and its shape
 Pairs = tuple[np.ndarray, np.ndarray]  # of elements of the output and of an input
@@ -103,12 +102,13 @@ def entries_given(
     else:
         end = lambda x: x is None or isinstance(x, Tensor) or _is_matrix(x)  # noqa: E731
         blocks, structure = jax.tree_util.tree_flatten(pattern, is_leaf=end)
-        _, wanted = trees.flatten(expected)
+        _, wanted = extend.flatten(expected)
         if structure != wanted:
+            single = wanted == jax.tree.structure(0)
             raise StructureError(
                 f"{what} is {describe(pattern) if _is_matrix(pattern) else structure}, expected "
-                f"{'a matrix' if wanted == trees.LEAF else f'matrices in the structure {wanted}'}, or one "
-                f"matrix of shape {(height, width)} for all outputs and arguments. Write what "
+                f"{'a matrix' if single else f'matrices in the structure {wanted}'}, or one matrix of "
+                f"shape {(height, width)} for all outputs and arguments. Write what "
                 "fad.sparsity(f)(*args) returns."
             )
         found = []

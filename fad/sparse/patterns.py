@@ -19,9 +19,10 @@ import numpy as np
 
 from fad.core.avals import struct_of
 from fad.core.dataflow import Dataflow
-from fad.core.jaxapi import evaluate_equation, flag_of, programs, rules_of, scan_parts
+from fad.core.jaxapi import flag_of, rules_of
 from fad.core.jaxprs import is_ref, opened
-from fad.core.types import Aval, JaxBody, JaxEquation, JaxProgram
+from fad.extend import evaluate_equation, programs, scan_parts
+from fad.extend.types import Aval, JaxBody, JaxEquation, JaxProgram
 from fad.sparse.declared import declared
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.rules import RULES, Constant, couples

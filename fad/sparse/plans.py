@@ -17,19 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from fad.compile.jit import jit
+from fad import Tensor, extend, jit, vjp, vmap
 from fad.compile.outer_values import is_traced
 from fad.compile.signatures import Arguments, key_of
 from fad.core import trees
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
-from fad.core.dtypes import is_inexact
-from fad.core.level import bind
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
 from fad.core.trees import Rest
-from fad.core.types import Array, DType, Operand, Outputs, PyTree, Value
 from fad.errors import GradientError, StructureError, describe
+from fad.extend import Primitive, bind, has_tensor, leave
+from fad.extend.types import Array, DType, Operand, Outputs, PyTree, Value
 from fad.sparse.formats import FORMATS, Block
 from fad.sparse.given import Leaf, entries_given, offsets
 from fad.sparse.patterns import pattern_of
@@ -37,23 +34,15 @@ from fad.sparse.rules import Constant
 from fad.sparse.sparse_pattern import SparsePattern
 from fad.tape.recorder import ROOT
 from fad.tape.staged import StagedLevel, call_with_bodies, in_body, stage
-from fad.transforms.boundary import (
-    check_arrays,
-    differentiable_leaves,
-    has_tensor,
-    leave,
-    names_of,
-    pick,
-)
-from fad.transforms.grad import gradient_function, vjp
+from fad.transforms.boundary import check_arrays, differentiable_leaves, names_of, pick
+from fad.transforms.grad import gradient_function
 from fad.transforms.jacobians import check_jacobian
 from fad.transforms.jvp import push_forward
-from fad.transforms.vmap import vmap
 
 JACOBIAN, HESSIAN = "sparse_jacobian", "sparse_hessian"
 
 
-class _Call:
+class _Differentiated:
     """The structure of a call: what is differentiated, and by what."""
 
     outputs: list[Leaf]
@@ -69,7 +58,7 @@ class _Call:
         values, self.structure = differentiable_leaves(args, self.nums, who)
         if not values:
             raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-        self.like = [trees.skeleton(args[n]) for n in self.nums]
+        self.like = [extend.skeleton(args[n]) for n in self.nums]
         shapes = [tuple(x.shape) for x in values]
         self.arguments: list[Leaf] = list(zip(names_of(self.nums, args), shapes, strict=True))
         self.dtypes = [x.dtype for x in values]
@@ -83,7 +72,7 @@ class _Call:
 
     def leaves(self, args: Sequence[PyTree]) -> list[Any]:
         """The arrays by which a call is differentiated."""
-        return trees.flatten(tuple([args[n] for n in self.nums]))[0]
+        return extend.flatten(tuple([args[n] for n in self.nums]))[0]
 
     def of(
         self, f: Callable[..., PyTree], args: Sequence[PyTree], kwargs: dict[str, PyTree]
@@ -92,16 +81,18 @@ class _Call:
 
         def output(*xs: Value) -> PyTree:
             given = list(args)
-            for n, x in zip(self.nums, trees.unflatten(self.structure, xs, self.like), strict=True):
+            for n, x in zip(
+                self.nums, extend.unflatten(self.structure, xs, self.like), strict=True
+            ):
                 given[n] = x
             return f(*given, **kwargs)
 
         def outputs(*xs: Value) -> tuple[Value, ...]:
             out = output(*xs)
-            found, self.out_structure = trees.flatten(out)
+            found, self.out_structure = extend.flatten(out)
             check_arrays(found, self.who)
-            self.out_like = trees.skeleton(out)
-            names = [f"output{path}" for path in trees.path_names(out)]
+            self.out_like = extend.skeleton(out)
+            names = [f"output{path}" for path in extend.path_names(out)]
             avals = map(aval_of, found)
             self.outputs = [(n, tuple(a.shape)) for n, a in zip(names, avals, strict=True)]
             return tuple(found)
@@ -121,10 +112,10 @@ class _Call:
         ]
         if self.hessian:
             return self._of_arguments(rows)
-        return trees.unflatten(self.out_structure, rows, self.out_like)
+        return extend.unflatten(self.out_structure, rows, self.out_like)
 
     def _of_arguments(self, items: Sequence[PyTree]) -> PyTree:
-        result = trees.unflatten(self.structure, items, self.like)
+        result = extend.unflatten(self.structure, items, self.like)
         return result[0] if self.single else result
 
 
@@ -136,7 +127,7 @@ class Prepared:
     on, and their versions.
     """
 
-    call: _Call
+    call: _Differentiated
     out_dtypes: list[DType]
     pattern: SparsePattern
     live: list[tuple[Tensor, int | None]] = dataclasses.field(default_factory=list)
@@ -205,14 +196,14 @@ class Derivative:
         key = key_of(leaves, rest), trees.order_of(args)
         plan: Prepared | None = self.plans.get(key)
         if plan is None or not all(map(_is_as_before, plan.live)):
-            call = _Call(args, self.argnums, self.who, self.hessian)
+            call = _Differentiated(args, self.argnums, self.who, self.hessian)
             plan, kept = self._new_plan(call, args, leaves, rest)
             if kept:
                 self.plans.put(key, plan)
         return plan
 
     def _new_plan(
-        self, call: _Call, args: Any, leaves: Sequence[Operand], rest: Rest
+        self, call: _Differentiated, args: Any, leaves: Sequence[Operand], rest: Rest
     ) -> tuple[Prepared, bool]:
         """The plan, and whether later calls may use it."""
         xs, _ = differentiable_leaves(args, call.nums, self.who)
@@ -229,7 +220,7 @@ class Derivative:
         primitive, bound, _ = stage(run, operands, kept=True)
         closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(v)) for v in bound])
         for (name, _), out in zip(call.outputs, closed.out_avals, strict=True):
-            if not is_inexact(out.dtype):
+            if not jnp.issubdtype(out.dtype, jnp.inexact):
                 raise GradientError(
                     f"{self.who}: {name} has dtype {out.dtype}, which has no derivatives: convert it"
                 )
@@ -247,7 +238,7 @@ class Derivative:
             plan.run = _each_time(values_of) if tracked else jit(values_of)
         return plan, not tracked and not any([is_traced(c) for c in captures])
 
-    def _given(self, call: _Call) -> SparsePattern | None:
+    def _given(self, call: _Differentiated) -> SparsePattern | None:
         """The pattern that the caller gives."""
         if self.pattern is None:
             return None
@@ -258,7 +249,7 @@ class Derivative:
         found = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
         return self._pattern(call, *found)
 
-    def _pattern(self, call: _Call, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
+    def _pattern(self, call: _Differentiated, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
         if self.hessian:  # symmetric, as the matrix is
             width = max(offsets(call.arguments)[-1], 1)
             both = np.unique(np.concatenate([rows * width + cols, cols * width + rows]))

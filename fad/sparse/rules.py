@@ -14,9 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.jaxapi import evaluate_equation, parameters
 from fad.core.jaxprs import ELEMENTWISE
-from fad.core.types import Aval, JaxEquation
+from fad.extend import evaluate_equation, parameters
+from fad.extend.types import Aval, JaxEquation
 from fad.sparse.convolutions import convolution
 from fad.sparse.entries import Entries, couple, send, take, unite
 from fad.views.scatter_mul import scattered_to

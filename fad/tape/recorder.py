@@ -144,6 +144,17 @@ class RecordingLevel(Level):
     """A level whose Tensors may require grad. Subclasses say how it evaluates a call.
 
     ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
+
+    >>> import fad
+    >>> class DoubleLevel(fad.extend.RecordingLevel):
+    ...     def evaluate(self, op, args):
+    ...         values, _, _ = self.unwrapped(args)
+    ...         return self.lift(fad.extend.bind(op, values) * 2.0)
+    >>> with DoubleLevel() as level:
+    ...     x = level.lift(fad.tensor(3.0)).requires_grad_()
+    ...     y = -x
+    >>> y.value, y.grad_fn.name()
+    (Tensor(-6., dtype=float32), 'NegativeBackward')
     """
 
     __slots__ = ("trace",)

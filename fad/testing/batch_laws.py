@@ -9,13 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fad import jvp, vjp, vmap
 from fad.testing.cases import Case, NotChecked, Violation
 from fad.testing.comparison import bare, difference
 from fad.testing.finite_differences import random_like
 from fad.testing.laws import violation
-from fad.transforms.grad import vjp
-from fad.transforms.jvp import jvp
-from fad.transforms.vmap import vmap
 
 Violations = Iterator[Violation]
 Dims = tuple[int | None, ...]

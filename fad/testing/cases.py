@@ -14,19 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from fad.core import trees
-from fad.core.dtypes import is_inexact
-from fad.core.level import outlived
-from fad.core.tensor import Tensor
+from fad import Function, Tensor, extend, jvp, tensor, vjp
 from fad.errors import GradientError, HostValueError, RuleError, describe
-from fad.functions.function import Function
+from fad.extend import outlived
 from fad.functions.rules import RULES
 from fad.functions.user_rules import HOST_ERRORS
-from fad.methods.functions import tensor
 from fad.testing.comparison import bare, difference
 from fad.testing.finite_differences import random_like
-from fad.transforms.grad import vjp
-from fad.transforms.jvp import jvp
 
 HERE = "fad.testing"
 ARRAYS = (Tensor, jax.Array, np.ndarray, np.generic)
@@ -118,7 +112,7 @@ class Subject:
             raise TypeError(
                 f"check_function: expected a Function class or a function, got {describe(target)}"
             )
-        self.leaves, self.structure = trees.flatten((tuple(args), dict(kwargs)))
+        self.leaves, self.structure = extend.flatten((tuple(args), dict(kwargs)))
         self.names = _names(self.apply, bodies, args, kwargs)
         self.at = [k for k, x in enumerate(self.leaves) if isinstance(x, ARRAYS)]
         self.dirty = False
@@ -137,9 +131,9 @@ class Subject:
         leaves = list(self.leaves)
         for k, x in zip(self.at, arrays, strict=True):
             leaves[k] = x.clone() if self.dirty and isinstance(x, Tensor) else x
-        args, kwargs = trees.unflatten(self.structure, leaves)
+        args, kwargs = extend.unflatten(self.structure, leaves)
         out = (target or self.apply)(*args, **kwargs)
-        return [o for o in trees.flatten(out)[0] if isinstance(o, ARRAYS)]
+        return [o for o in extend.flatten(out)[0] if isinstance(o, ARRAYS)]
 
     # Rules
 
@@ -239,7 +233,9 @@ def _names(
     except (TypeError, ValueError):  # not written in Python
         pass
     positional += [str(k) for k in range(len(positional), len(args))]
-    found, _ = tree_util.tree_flatten_with_path((tuple(args), dict(kwargs)), is_leaf=trees.is_leaf)
+    found, _ = tree_util.tree_flatten_with_path(
+        (tuple(args), dict(kwargs)), is_leaf=lambda x: isinstance(x, Tensor)
+    )
     names = []
     for path, _ in found:
         key = path[1]
@@ -272,10 +268,13 @@ class Case:
         self.subject = subject
         self.arrays = [np.asarray(a) for a in arrays]
         self.seed = seed
-        self.differentiable = [k for k, a in enumerate(self.arrays) if is_inexact(a.dtype)]
+        self.differentiable = [
+            k for k, a in enumerate(self.arrays) if jnp.issubdtype(a.dtype, jnp.inexact)
+        ]
         self.xs = [self.arrays[k] for k in self.differentiable]
         given = [
-            tensor(a, requires_grad=True) if is_inexact(a.dtype) else tensor(a) for a in self.arrays
+            tensor(a, requires_grad=True) if jnp.issubdtype(a.dtype, jnp.inexact) else tensor(a)
+            for a in self.arrays
         ]
         outs = subject.call(given)
         self.outs = [np.asarray(o.detach().array if isinstance(o, Tensor) else o) for o in outs]
@@ -440,14 +439,16 @@ def watched_calls(case: Case, rules: bool = True) -> list[RuleCall]:
 
 def returned(call: RuleCall) -> list[Any]:
     """The arrays of floating or complex dtype that a body returned."""
-    leaves = map(outlived, trees.flatten(call.returned)[0])
-    return [x for x in leaves if hasattr(x, "dtype") and is_inexact(x.dtype)]
+    leaves = map(outlived, extend.flatten(call.returned)[0])
+    return [x for x in leaves if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.inexact)]
 
 
 def containers(args: Any, kwargs: Any) -> str:
     """The containers among the arguments, as text."""
     shown_args = [a for a in args if isinstance(a, (list, dict, tuple))]
-    return repr(tree_util.tree_structure((shown_args, kwargs), is_leaf=trees.is_leaf))
+    return repr(
+        tree_util.tree_structure((shown_args, kwargs), is_leaf=lambda x: isinstance(x, Tensor))
+    )
 
 
 def _tensors(args: Any, kwargs: Any, rule: str) -> list[tuple[Any, Any, int, str]]:
@@ -458,7 +459,9 @@ def _tensors(args: Any, kwargs: Any, rule: str) -> list[tuple[Any, Any, int, str
             if isinstance(x, Tensor):
                 found.append((x, x.value, x.version, f"saved tensor {k}"))
         given = given[1:]
-    leaves, _ = tree_util.tree_flatten_with_path((given, kwargs), is_leaf=trees.is_leaf)
+    leaves, _ = tree_util.tree_flatten_with_path(
+        (given, kwargs), is_leaf=lambda x: isinstance(x, Tensor)
+    )
     for path, x in leaves:
         if isinstance(x, Tensor):
             found.append((x, x.value, x.version, tree_util.keystr(path[1:])))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
-from fad.core.dtypes import is_inexact
-from fad.core.tensor import Tensor
+from fad import Tensor, extend
 
 
 def bare(tree: Any) -> Any:
@@ -19,7 +18,7 @@ def bare(tree: Any) -> Any:
     >>> bare({"a": fad.tensor([1, 2])})
     {'a': array([1, 2], dtype=int32)}
     """
-    return trees.map_leaves(lambda x: np.asarray(x.array if isinstance(x, Tensor) else x), tree)
+    return extend.map_leaves(lambda x: np.asarray(x.array if isinstance(x, Tensor) else x), tree)
 
 
 def difference(actual: Any, expected: Any, rtol: float = 1e-4, atol: float = 1e-5) -> str | None:
@@ -37,7 +36,7 @@ def difference(actual: Any, expected: Any, rtol: float = 1e-4, atol: float = 1e-
     if structure != jax.tree.structure(want):
         return f"structure {structure}, expected {jax.tree.structure(want)}"
     for path, g, w in zip(
-        trees.path_names(want), jax.tree.leaves(got), jax.tree.leaves(want), strict=True
+        extend.path_names(want), jax.tree.leaves(got), jax.tree.leaves(want), strict=True
     ):
         at = f"{path}: " if path else ""
         if g.shape != w.shape:
@@ -55,7 +54,7 @@ def _mismatch(g: np.ndarray, w: np.ndarray, rtol: float, atol: float) -> tuple[i
     """The index of the entry that differs most; None if all agree."""
     if not g.size:
         return None
-    if not is_inexact(w.dtype):
+    if not jnp.issubdtype(w.dtype, jnp.inexact):
         wrong = g != w
         return None if not wrong.any() else _index(np.argmax(wrong), w.shape)
     wide = np.complex128 if np.issubdtype(w.dtype, np.complexfloating) else np.float64

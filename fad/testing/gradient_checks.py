@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
-from fad.core.tensor import Tensor
+from fad import Tensor, extend, jvp, vjp, vmap
+from fad.autograd import grad
 from fad.errors import FadError
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import (
@@ -24,10 +24,6 @@ from fad.testing.finite_differences import (
     real_coordinates,
 )
 from fad.testing.gradient_problems import GradcheckError, Problem, problem_of
-from fad.transforms.backward import grad
-from fad.transforms.grad import vjp
-from fad.transforms.jvp import jvp
-from fad.transforms.vmap import vmap
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -327,6 +323,7 @@ def _check_batched(problem: Problem, t: _Tolerance, reverse: bool) -> None:
     def draw(like: Sequence[Any]) -> list[jax.Array]:
         return [jnp.stack([random_like(bare(x), rng) for _ in range(2)]) for x in like]
 
+    run: Callable[..., Any]
     if reverse:
         outs, pull = vjp(lambda *xs: problem.call(xs), *values)
         if not outs:
@@ -407,7 +404,7 @@ def gradgradcheck(
             rng = np.random.default_rng(0)
             weights = [random_like(bare(outs[k].detach()), rng) for k in differentiable]
         else:
-            weights = [1.0 * bare(w) for w in trees.flatten(grad_outputs)[0]]
+            weights = [1.0 * bare(w) for w in extend.flatten(grad_outputs)[0]]
             if len(weights) != len(differentiable):
                 raise ValueError(
                     f"gradgradcheck: got {len(weights)} grad_outputs for {len(differentiable)} outputs that "

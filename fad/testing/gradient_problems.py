@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
-from fad.core.dtypes import is_inexact
-from fad.core.tensor import Tensor
+from fad import Tensor, extend, tensor
 from fad.errors import FadError, describe
-from fad.methods.functions import tensor
 from fad.testing.comparison import bare
 
 
@@ -45,10 +43,12 @@ class Problem:
         leaves = list(self.leaves)
         for k, x in zip(self.checked, xs, strict=True):
             leaves[k] = x
-        inputs = trees.unflatten(self.structure, leaves)
+        inputs = extend.unflatten(self.structure, leaves)
         out = self.func(*inputs) if self.spread else self.func(inputs)
-        found = [o for o in trees.flatten(out)[0] if isinstance(o, (Tensor, jax.Array, np.ndarray))]
-        found = [o for o in found if is_inexact(o.dtype)]
+        found = [
+            o for o in extend.flatten(out)[0] if isinstance(o, (Tensor, jax.Array, np.ndarray))
+        ]
+        found = [o for o in found if jnp.issubdtype(o.dtype, jnp.inexact)]
         avals = [(tuple(o.shape), o.dtype) for o in found]
         if self.avals is None:
             self.avals = avals
@@ -77,8 +77,8 @@ def problem_of(func: Callable[..., Any], inputs: Any, who: str) -> Problem:
     if not callable(func):
         raise TypeError(f"{who}: the first argument must be a function, got {describe(func)}")
     spread = isinstance(inputs, (tuple, list))
-    leaves, structure = trees.flatten(tuple(inputs) if spread else inputs)
-    names = trees.path_names(tuple(inputs) if spread else inputs)
+    leaves, structure = extend.flatten(tuple(inputs) if spread else inputs)
+    names = extend.path_names(tuple(inputs) if spread else inputs)
     tracked = [isinstance(x, Tensor) and x.requires_grad for x in leaves]
     kinds = (Tensor, jax.Array, np.ndarray, np.generic, float, complex)
     checked = []
@@ -86,7 +86,7 @@ def problem_of(func: Callable[..., Any], inputs: Any, who: str) -> Problem:
         if not isinstance(x, kinds):
             continue
         array = np.asarray(x.detach().array if isinstance(x, Tensor) else x)
-        if is_inexact(array.dtype):
+        if jnp.issubdtype(array.dtype, jnp.inexact):
             array = np.asarray(array, np.complex128 if np.iscomplexobj(array) else np.float64)
             if tracked[k] or not any(tracked):
                 checked.append(k)

@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fad.core.dtypes import is_inexact
+from fad import jvp, vjp, vmap
 from fad.errors import FadError
 from fad.extend import operation
 from fad.testing.comparison import bare, difference
 from fad.testing.finite_differences import random_like
-from fad.transforms.grad import vjp
-from fad.transforms.jvp import jvp
-from fad.transforms.vmap import vmap
 
 
 class OperationError(FadError, AssertionError):
@@ -115,7 +113,7 @@ def _of_lanes(
 
 
 def _is_differentiable(x: Any) -> bool:
-    return bool(is_inexact(x.dtype))
+    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
 
 def _choices(places: list[int]) -> list[list[int]]:

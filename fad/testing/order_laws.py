@@ -10,13 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.compile.jit import jit
-from fad.core import trees
-from fad.core.dtypes import is_inexact
-from fad.core.level import bind, layers
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom
+from fad import Tensor, extend, jet, jit, jvp, vjp, vmap
+from fad.core.level import layers
 from fad.errors import HostValueError
+from fad.extend import Primitive, bind, bottom
 from fad.testing.cases import (
     Case,
     NotChecked,
@@ -30,10 +27,6 @@ from fad.testing.cases import (
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import directional, inner, random_like
 from fad.testing.laws import none_gradients, pullback, pushforward, violation
-from fad.transforms.grad import vjp
-from fad.transforms.jet import jet
-from fad.transforms.jvp import jvp
-from fad.transforms.vmap import vmap
 
 Violations = Iterator[Violation]
 Fn = Callable[[list[Any]], list[Any]]
@@ -173,18 +166,20 @@ def _lost(case: Case) -> tuple[str, str] | None:
 def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
     """What is on a context besides inputs and outputs: if a derivative flows through it, and its value."""
     found: dict[str, tuple[bool, Any]] = {}
-    ctx, given = call.ctx, trees.flatten((call.args[1:], call.kwargs, call.returned))[0]
+    ctx, given = call.ctx, extend.flatten((call.args[1:], call.kwargs, call.returned))[0]
     known = {id(x) for x in given}
     everything = {
         "saved_tensors": ctx.saved_tensors,
         "saved_data": ctx.saved_data,
         **vars(ctx),
     }
-    leaves, _ = trees.tree_util.tree_flatten_with_path(everything, is_leaf=trees.is_leaf)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(
+        everything, is_leaf=lambda x: isinstance(x, Tensor)
+    )
     for path, x in leaves:
         if id(x) in known:
             continue
-        name = trees.tree_util.keystr(path).removeprefix("['").replace("']", "", 1)
+        name = jax.tree_util.keystr(path).removeprefix("['").replace("']", "", 1)
         if isinstance(x, Tensor):
             tracked, inside = any([t.requires_grad for t in layers(x)]), bottom(x)
             value = None if isinstance(inside, jax.core.Tracer) else np.asarray(inside)
@@ -192,7 +187,7 @@ def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
             tracked, value = False, np.asarray(x)
         else:
             continue
-        if value is not None and is_inexact(value.dtype):
+        if value is not None and jnp.issubdtype(value.dtype, jnp.inexact):
             found[name] = tracked, value
     return found
 
@@ -317,7 +312,7 @@ def compiled(case: Case) -> Violations:
     xs = [jnp.asarray(x) for x in case.xs]
     ws = [jnp.asarray(w) for w in case.ws]
     vs = tuple([jnp.asarray(v) for v in case.vs])
-    got = jit(lambda xs, ws: vjp(case.f, *xs)[1](ws))(xs, ws)
+    got: Any = jit(lambda xs, ws: vjp(case.f, *xs)[1](ws))(xs, ws)
     yield from _same(case, "jit", s.rule("vjp"), "the gradient", got, case.pull(case.ws))
     got = jit(lambda xs, vs: jvp(case.f, tuple(xs), tuple(vs))[1])(xs, vs)
     yield from _same(case, "jit", s.rule("jvp"), "the tangent", got, case.push(case.vs))

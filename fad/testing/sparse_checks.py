@@ -8,13 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fad.compile.jit import jit
+from fad import jacfwd, jacrev, jit
 from fad.errors import ArgumentError, FadError
 from fad.sparse.given import Leaf, offsets
 from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import random_like
-from fad.transforms.jacobians import jacfwd, jacrev
 from fad.transforms.jvp import push_forward
 
 _SHOWN = 4  # entries in a message

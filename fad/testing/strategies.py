@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from hypothesis import strategies as st
 
-from fad.core import trees
+from fad import extend
 from fad.errors.missing_names import hints_of as _hints_of
 
 __all__ = ["arrays", "broadcasting_shapes", "in_dims", "out_dims", "pytrees", "shapes"]
@@ -111,12 +111,12 @@ def in_dims(draw: Callable[..., Any], args: Any) -> Any:
     >>> sorted(find(in_dims((np.ones(2), np.ones(()))), lambda d: None in d), key=str)
     [0, None]
     """
-    leaves, structure = trees.flatten(args)
+    leaves, structure = extend.flatten(args)
     every = [draw(st.sampled_from([0, None, -1, np.ndim(x)])) for x in leaves]
     every = [d if d is None else int(d) for d in every]
     if leaves and all(d is None for d in every):
         every[draw(st.integers(0, len(leaves) - 1))] = 0
-    return trees.unflatten(structure, every)
+    return extend.unflatten(structure, every)
 
 
 @st.composite
@@ -127,7 +127,7 @@ def out_dims(draw: Callable[..., Any], outs: Any) -> Any:
     >>> find(out_dims([np.ones(2)]), lambda d: d[0] == -1)
     [-1]
     """
-    leaves, structure = trees.flatten(outs)
-    return trees.unflatten(
+    leaves, structure = extend.flatten(outs)
+    return extend.unflatten(
         structure, [draw(st.sampled_from([0, -1, int(np.ndim(x))])) for x in leaves]
     )

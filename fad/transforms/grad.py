@@ -34,7 +34,7 @@ from fad.transforms.boundary import (
     substitute,
     with_aux,
 )
-from fad.transforms.jvp import filled
+from fad.transforms.call import filled
 
 WITH_AUX = ("grad", "value_and_grad", "grad_and_value")  # these take has_aux
 

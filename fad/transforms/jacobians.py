@@ -25,20 +25,15 @@ from fad.tape.jvp import JvpLevel
 from fad.tape.recorder import GradLevel
 from fad.tape.vmap import BatchLevel
 from fad.transforms.boundary import (
-    check_arrays,
     check_callable,
     check_chunk_size,
-    differentiable_leaves,
-    enter,
     has_tensor,
     leave,
-    pick,
-    stand_for,
-    substitute,
     with_aux,
 )
+from fad.transforms.call import Call, filled
 from fad.transforms.grad import gradient_function, pullback_of
-from fad.transforms.jvp import filled, push_forward, tangent_leaves
+from fad.transforms.jvp import call_along, push_forward
 from fad.transforms.linearize import linearization_of
 
 CONJUGATE = Primitive("conj", jnp.conj, deferrable=True)
@@ -86,14 +81,12 @@ def reverse_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = _Differentiated(args, kwargs, argnums, who)
-        values = given.values
+        call = _call(args, kwargs, argnums, who)
+        values = call.values
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            out, aux = with_aux(given.call(f, level, variables), has_aux, who)
-            outs, out_structure = trees.flatten(out)
-            out_like = trees.skeleton(out)
-            outs = _check_outputs(outs, who)
+            out, aux = with_aux(call.run(f, level, variables), has_aux, who)
+            outs = _check_outputs(call.outputs(out), who)
             del out
             rows_of = functools.partial(_rows, chunk_size)
             rows = None
@@ -108,9 +101,8 @@ def reverse_jacobian(
             [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
             for k, o in enumerate(outs)
         ]
-        rows = list(map(given.shaped, blocks))
-        result = leave(trees.unflatten(out_structure, rows, out_like), given.tensors)
-        return (result, leave(aux, given.tensors)) if has_aux else result
+        result = call.result(list(map(call.argument, blocks)))
+        return (result, leave(aux, call.tensors)) if has_aux else result
 
     return jacobian
 
@@ -174,19 +166,16 @@ def forward_jacobian(
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = _Differentiated(args, kwargs, argnums, who)
-        values = given.values
+        call = _call(args, kwargs, argnums, who)
+        values = call.values
         found: dict[str, PyTree] = {}
 
         @functools.wraps(f)
         def push(tangents: Sequence[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
-                out, found["aux"] = with_aux(given.call(f, level, duals), has_aux, who)
-                outs, found["structure"] = trees.flatten(out)
-                check_arrays(outs, who)
-                found["like"] = trees.skeleton(out)
-                pairs = [level.unpack(o) for o in outs]
+                out, found["aux"] = with_aux(call.run(f, level, duals), has_aux, who)
+                pairs = [level.unpack(o) for o in call.outputs(out)]
             return filled([t for _, t in pairs], [p for p, _ in pairs])
 
         basis = basis_of(values)
@@ -208,10 +197,8 @@ def forward_jacobian(
                     block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
                 row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
             blocks.append(row)
-        rows = list(map(given.shaped, blocks))
-        result = trees.unflatten(found["structure"], rows, found["like"])
-        result = leave(result, given.tensors)
-        return (result, leave(found["aux"], given.tensors)) if has_aux else result
+        result = call.result(list(map(call.argument, blocks)))
+        return (result, leave(found["aux"], call.tensors)) if has_aux else result
 
     return jacobian
 
@@ -336,9 +323,9 @@ def ggnvp(
                 f"ggnvp: output{path} of the model has dtype {dtype}, which has no derivatives: leave it "
                 "out, or convert it"
             )
-    values, given, structure = tangent_leaves((params,), (v,), "ggnvp")
+    call, directions = call_along((params,), (v,), "ggnvp")
     tensors = has_tensor((params, v))
-    (v,) = leave(trees.unflatten(structure, filled(given, values), (params,)), tensors)
+    (v,) = leave(call.argument(filled(directions, call.values)), tensors)
     pushed, pull = pullback_of(push, (v,), False, "ggnvp", "ggnvp")
     gradient = gradient_function(loss, 0, False, "ggnvp", False)
     _, curved = push_forward(gradient, (outputs,), (pushed,), False, "ggnvp")
@@ -351,38 +338,15 @@ def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object
     check_chunk_size(chunk_size, who)
 
 
-class _Differentiated:
-    """The arguments of a call: ``values`` are the leaves that are differentiated, one level down.
-
-    ``tensors``: there is a Tensor among all arguments, so that results are Tensors.
-    """
-
-    def __init__(self, args: PyTree, kwargs: PyTree, argnums: PyTree, who: str) -> None:
-        self.args, self.kwargs, self.single = args, kwargs, not isinstance(argnums, (tuple, list))
-        self.nums = pick(argnums, len(args), who)
-        self.like = [args[i] for i in self.nums]
-        self.values, self.structure = differentiable_leaves(args, self.nums, who)
-        self.tensors = has_tensor((args, kwargs))
-        if not self.values:
-            raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-
-    def call(self, f: Callable[..., PyTree], level: Level, inputs: Sequence[Tensor]) -> PyTree:
-        """``f`` of the arguments, with ``inputs`` of ``level`` in the place of the values."""
-        if self.tensors:
-            stand_for(inputs, self.like)
-        begin_trace(level, inputs, f)
-        inside = trees.unflatten(self.structure, inputs, self.like)
-        return f(*substitute(self.args, self.nums, inside), **enter(self.kwargs))
-
-    def shaped(self, leaves: Sequence[Value]) -> PyTree:
-        """``leaves`` in the structure of what is differentiated: one argument, or a tuple of them."""
-        nested = trees.unflatten(self.structure, leaves, self.like)
-        return nested[0] if self.single else nested
+def _call(args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str) -> Call:
+    call = Call(who, args, kwargs, argnums)
+    if not call.values:
+        raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
+    return call
 
 
 def _check_outputs(outs: Sequence[Value], who: str) -> list[Value]:
     outs = [jnp.asarray(o) if isinstance(o, (float, complex, np.generic)) else o for o in outs]
-    check_arrays(outs, who)
     for k, o in enumerate(outs):
         if not is_inexact(o.dtype):
             raise GradientError(

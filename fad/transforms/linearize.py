@@ -33,7 +33,8 @@ from fad.transforms.boundary import (
     stand_for,
     with_aux,
 )
-from fad.transforms.jvp import filled, tangent_leaves
+from fad.transforms.call import filled
+from fad.transforms.jvp import call_along
 
 # ``linearize``: run a function once, then apply its derivative to any number of tangents.
 
@@ -134,7 +135,7 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
     results = [outlived(o) for o in outs]
 
     def jvp_fn(*tangents: PyTree) -> PyTree:
-        _, directions, _ = tangent_leaves(primals, tangents, "jvp_fn")
+        _, directions = call_along(primals, tangents, "jvp_fn")
         known = level.push(filled(directions, values))
         out_t = filled([None if n is None else known[n] for n in numbers], results)
         return leave(trees.unflatten(out_structure, out_t, like), tensors or has_tensor(tangents))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 
+from fad.autograd import Node
 from fad.core.level import flush, state
-from fad.core.types import PathLike, PyTree
+from fad.core.types import PathLike
 from fad.errors import ArgumentError, describe
+from fad.extend.types import PyTree
 from fad.tape.anomaly import observed_nodes
-from fad.tape.graph import Node, running
+from fad.tape.graph import running
 from fad.viz import drawing, text
 from fad.viz.groups import groups_of
 from fad.viz.matrices import write

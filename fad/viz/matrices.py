@@ -13,10 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad import Tensor
 from fad.core import trees
-from fad.core.tensor import Tensor
-from fad.core.types import PathLike, PyTree
+from fad.core.types import PathLike
 from fad.errors import ArgumentError, describe
+from fad.extend.types import PyTree
 from fad.methods.notebook import colored, data_uri, real, shrunk
 from fad.methods.values import unwrap
 from fad.viz.drawing import viz_library

@@ -12,19 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad import Tensor
 from fad.arrays.special_cases import VIEWS
-from fad.core.level import Level, outlived
-from fad.core.tensor import Tensor, bottom
-from fad.core.types import DType, PyTree
+from fad.autograd import AccumulateGrad, Edge, GradientEdge, Node
 from fad.errors import ArgumentError, describe
+from fad.extend import Level, bottom, outlived
+from fad.extend.types import DType, PyTree
 from fad.functions.calls import FunctionNode
-from fad.tape.graph import (
-    AccumulateGrad,
-    Edge,
-    GradientEdge,
-    Node,
-    gradient_edge,
-)
+from fad.tape.graph import gradient_edge
 from fad.tape.recorder import PrimitiveNode
 from fad.views.chains import makes_views
 

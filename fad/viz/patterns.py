@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fad.core.types import PathLike, PyTree
+from fad import SparsePattern
+from fad.core.types import PathLike
 from fad.errors import ArgumentError, describe
+from fad.extend.types import PyTree
 from fad.methods.notebook import png
 from fad.sparse.coloring import best_coloring
 from fad.sparse.given import pairs_of
-from fad.sparse.sparse_pattern import SparsePattern
 from fad.viz.matrices import CELL, MOST, SIDE, document, framed, side_of, write
 
 _ROWS, _COLUMNS = 40, 100  # of text

@@ -21,6 +21,7 @@ LIMITS = {
     "func": 9,
     "functions": 96,
     "implicit": 11,
+    "laplacians": 37,
     "methods": 38,
     "nn": 9,
     "profiling": 10,

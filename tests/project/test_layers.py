@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types caches threads dtypes observation private_names jaxapi avals jaxprs exact_programs
+    "core": """types faces caches threads dtypes observation private_names jaxapi avals jaxprs exact_programs
         borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder accumulate hooks builtin_nodes engine jvp
@@ -38,23 +38,27 @@ ROOMS = {
     "random": "",
     "scipy": "*",
     "functions": "context rules derived_rules closures native user_rules compiled_rules calls function",
-    "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize safe_where
-        series jet jacobian_rows laplacian""",
+    "transforms": "backward boundary call jvp grad linearize jacobians vmap checkpoint functionalize safe_where",
     "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions * install",
     "bridge": "protocols jax_functions custom_rules",
     "torch": "memory checks flat_operations from_torch to_torch",
+    "extend": "types observing interpretation operations",
+    "autograd": "*",
+    "func": "*",
+    "replay": "background exact_programs policy inputs program states segment trace",
+}
+# Tools, which stand on the public names of all of these: see `test_tools.py`.
+TOOLS = {
+    "taylor": "series level transforms",
+    "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems products equations decorators solvers",
     "profiling": "events collector reports profiler",
-    "extend": "operations",
-    "autograd": "*",
-    "func": "*",
     "testing": "*",
     "viz": """nodes groups text drawing matrices patterns graphs pullbacks findings causes
         graph_causes""",
-    "replay": "background exact_programs policy inputs program states segment trace",
 }
 IN_FRONT = {
     "errors",
@@ -66,16 +70,20 @@ IN_FRONT = {
     "testing",
     "viz",
     "replay",
+    "taylor",
+    "laplacians",
 }  # whose `__init__` imports the files, not the other way about
+# Modules of names that tools have.
+FACES_OF_TOOLS = ["autograd.profiler"]
 
 
 def rows() -> list[str]:
-    """The modules in import order; "" is fad's own `__init__`."""
+    """The modules in import order; "" is fad's own `__init__`, behind which tools stand."""
     found = []
-    for room, files in ROOMS.items():
+    for room, files in [*ROOMS.items(), ("", ""), *TOOLS.items()]:
         inside = [f"{room}.{name}" for name in files.split()]
         found += [*inside, room] if room in IN_FRONT else [room, *inside]
-    return [*found, ""]
+    return [*found, *FACES_OF_TOOLS]
 
 
 LAYERS = rows()
@@ -193,7 +201,7 @@ def type_errors(module: str, source: str) -> list[str]:
     """
     if module in IN_FRONT:
         return []
-    rooms = [*ROOMS, ""]
+    rooms = [*ROOMS, "", *TOOLS]
     here = rooms.index(module.partition(".")[0])
     found = [
         (line, fad_module(name, {*MODULES, *LAYERS, module}))
@@ -356,7 +364,7 @@ def test_types_come_from_rooms_above() -> None:
 def test_the_root_has_rooms_and_nothing_else() -> None:
     """`random` is a public module; all others are packages."""
     found = {p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    assert found == {*ROOMS, "__init__"}
+    assert found == {*ROOMS, *TOOLS, "__init__"}
 
 
 def test_inner_rooms_say_what_comes_in_and_what_goes_out() -> None:
@@ -368,7 +376,7 @@ def test_inner_rooms_say_what_comes_in_and_what_goes_out() -> None:
 def test_only_public_names_are_listed() -> None:
     import fad
 
-    rooms = {room for room in ROOMS if not hasattr(fad, room) or room not in fad.__all__}
+    rooms = {room for room in [*ROOMS, *TOOLS] if not hasattr(fad, room) or room not in fad.__all__}
     assert sorted([*fad.__all__, "bool", "float", "int"]) == dir(fad)
     assert {
         "core",

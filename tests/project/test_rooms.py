@@ -18,6 +18,7 @@ ELSEWHERE = {
     "numpy/fft": "arrays/test_namespaces.py",
     "numpy/linalg": "arrays/test_namespaces.py",
     "core/types": "project/test_annotations.py",
+    "extend/types": "project/test_annotations.py",
     "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "replay/exact_programs": "core/test_exact_programs.py",

@@ -12,6 +12,7 @@ import jax
 import pytest
 
 import fad
+from tests.stubs.faces import FACES, face_path, face_stub
 from tests.stubs.members import PATH, members_stub
 from tests.stubs.signatures import annotation_of
 from tests.stubs.stubs import BY_HAND, ROOT, Module, modules, stub_of, stub_path
@@ -66,8 +67,8 @@ HINT = "write it again: python -m tests.stubs"
 
 @exact
 def test_there_are_no_other_stubs() -> None:
-    by_hand = "__init__ arrays/annotations func/__init__ functions/signatures".split()
-    expected = {stub_path(m) for m in MODULES} | {PATH}
+    by_hand = "arrays/annotations functions/signatures".split()
+    expected = {stub_path(m) for m in MODULES} | {face_path(m) for m in FACES} | {PATH}
     expected |= {ROOT / "fad" / f"{path}.pyi" for path in by_hand}
     assert expected == {*(ROOT / "fad").rglob("*.pyi")}
 
@@ -87,18 +88,25 @@ def test_a_stub_has_the_names_that_are_there(module: Module) -> None:
         assert found == {*dir(source)}
 
 
-@pytest.mark.parametrize("module", ["fad", "fad.func"])
-def test_a_stub_by_hand_has_the_names_that_are_there(module: str) -> None:
+@pytest.mark.parametrize("module", FACES)
+def test_the_stub_of_a_table_is_current(module: str) -> None:
+    written, expected = face_path(module).read_text(), face_stub(module)
+    assert definitions(written) == definitions(expected), HINT
+    assert names_in(written) == names_in(expected), HINT
+
+
+@pytest.mark.parametrize("module", FACES)
+def test_the_stub_of_a_table_has_the_names_that_are_there(module: str) -> None:
     source = importlib.import_module(module)
-    text = ROOT.joinpath(*module.split("."), "__init__.pyi").read_text()
+    text = face_path(module).read_text()
     dtypes = {"bool", "float", "int"} if source is fad else set()
     assert names_in(text) == {n for n in source.__all__ if not n.startswith("_")} | dtypes
 
 
-@pytest.mark.parametrize("module", ["fad", "fad.func"])
-def test_a_stub_by_hand_has_the_parameters_that_are_there(module: str) -> None:
+@pytest.mark.parametrize("module", FACES)
+def test_types_by_hand_have_the_parameters_that_are_there(module: str) -> None:
     source = importlib.import_module(module)
-    found = parameters_in(ROOT.joinpath(*module.split("."), "__init__.pyi").read_text())
+    found = parameters_in(face_path(module).read_text())
     assert found == parameters_of(source, found)
 
 

@@ -11,9 +11,9 @@ import pytest
 from helpers import assert_close
 
 import fad
+import fad.laplacians.level as laplacian
 import fad.numpy as fnp
-from fad.transforms import laplacian
-from fad.transforms.laplacian import LaplacianLevel
+from fad.laplacians.level import LaplacianLevel
 from tests.fuzzing.functions import FUNCTIONS
 
 X = jnp.array([0.3, -0.8, 1.2])

@@ -11,7 +11,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.transforms.jet import JetLevel
+from fad.taylor.level import JetLevel
 from tests.fuzzing.functions import FUNCTIONS
 
 X = jnp.array([0.3, -0.8, 1.2])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from fad.transforms.series import RULES, series_of
+from fad.taylor.series import RULES, series_of
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "mul": lambda x: x * jnp.sin(x),

@@ -24,34 +24,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fad.core.avals import struct_of
-from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import (
-    Literal,
+from fad.extend import (
     branches,
     called,
+    depends_on_point,
+    derivative_of,
     evaluate_equation,
+    interpret,
     parameters,
     programs,
-    run_jaxpr,
+    run_program,
     scan_parts,
+    trace,
     while_parts,
-    without_unused,
 )
-from fad.core.jaxprs import jvp_in, trace
-from fad.core.types import (
-    Array,
-    ArrayFunction,
-    Atom,
-    JaxBody,
-    JaxEquation,
-    JaxProgram,
-    Outputs,
-)
+from fad.extend.types import Array, ArrayFunction, JaxEquation, JaxProgram
 
 Coefficient = Array | None  # None is zero
 # Of coefficients; the first one is an array.
@@ -82,37 +72,10 @@ def series_of(
 
 def evaluate_series(closed: JaxProgram, order: int, inputs: Sequence[Series]) -> list[Series]:
     """The outputs of a closed jaxpr as series of ``order``."""
-    fixed: Series = [None] * order
-    return evaluate_with(lambda eqn, x: _evaluate(eqn, order, x), closed, inputs, fixed)
-
-
-def evaluate_with(
-    equation: Callable[[JaxEquation, list[Series]], list[Series]],
-    closed: JaxProgram,
-    inputs: Sequence[Series],
-    fixed: Series,
-) -> list[Series]:
-    """The outputs of a closed jaxpr on lists that begin with a value.
-
-    Arguments:
-        equation: evaluates an equation on such lists.
-        closed: the jaxpr.
-        inputs: its inputs.
-        fixed: what stands behind the value of a constant.
-    """
-    jaxpr = closed.jaxpr
-    env: dict[Atom, Series] = {}
-
-    def read(atom: Atom) -> Series:
-        return [atom.val, *fixed] if isinstance(atom, Literal) else env[atom]
-
-    for v, c in zip(jaxpr.constvars, closed.consts, strict=True):
-        env[v] = [c, *fixed]
-    env.update(zip(jaxpr.invars, inputs, strict=True))
-    for eqn in jaxpr.eqns:
-        outs = equation(eqn, [read(v) for v in eqn.invars])
-        env.update(zip(eqn.outvars, outs, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    rest: Series = [None] * order
+    return interpret(
+        closed, inputs, lambda eqn, x: _evaluate(eqn, order, x), lambda value: [value, *rest]
+    )
 
 
 def _varies(x: Series) -> bool:
@@ -155,11 +118,11 @@ def _derived(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]
     differentiated = [k for k, x in enumerate(inputs) if _varies(x)]
     point = [x[0] for x in inputs]
     outs = evaluate_equation(eqn, point)
-    kept = [k for k, o in enumerate(outs) if is_inexact(o.dtype)]
+    kept = [k for k, o in enumerate(outs) if jnp.issubdtype(o.dtype, jnp.inexact)]
     if not kept:
         return [[o, *[None] * order] for o in outs]
     directions = [point[k] for k in differentiated]
-    derivative = derivative_of(eqn, differentiated, kept, point, directions)
+    derivative = derivative_of(eqn, differentiated, kept, point)
     if not depends_on_point(derivative.jaxpr, differentiated):
         results = _each(derivative, order, point, [inputs[k] for k in differentiated])
     else:
@@ -178,28 +141,6 @@ def _derived(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]
     return [[o, *by_place.get(k, [None] * order)] for k, o in enumerate(outs)]
 
 
-def derivative_of(
-    eqn: JaxEquation,
-    differentiated: list[int],
-    kept: list[int],
-    point: list[Array],
-    directions: list[Array],
-) -> JaxProgram:
-    """The tangents of the outputs ``kept``, as a program of all inputs and the differentiated tangents."""
-
-    mask = tuple([k in differentiated for k in range(len(point))])
-
-    def outputs(*at: Array) -> list[Array]:
-        outs = evaluate_equation(eqn, at)
-        return [outs[k] for k in kept]
-
-    def derivative(*values: Array) -> Outputs:
-        return jvp_in(mask, outputs, values[: len(point)], values[len(point) :])[1]
-
-    operands = [struct_of(jax.typeof(v)) for v in (*point, *directions)]
-    return without_unused(trace(derivative, operands)[0])
-
-
 def _each(
     derivative: JaxProgram, order: int, point: list[Array], differentiated: list[Series]
 ) -> list[Series]:
@@ -214,23 +155,8 @@ def _each(
             jnp.zeros_like(x[0]) if t is None else t
             for t, x in zip(terms, differentiated, strict=True)
         ]
-        found.append(run_jaxpr(derivative, *point, *terms))
+        found.append(run_program(derivative, *point, *terms))
     return [list(c) for c in zip(*found, strict=True)]
-
-
-# Their derivative is zero.
-_STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
-
-
-def depends_on_point(jaxpr: JaxBody, differentiated: list[int]) -> bool:
-    """Whether the tangents have a derivative in the differentiated inputs."""
-    reached = {jaxpr.invars[k] for k in differentiated}
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in _STEPS:
-            continue
-        if any([not isinstance(v, Literal) and v in reached for v in eqn.invars]):
-            reached.update([v for v in eqn.outvars if is_inexact(v.aval.dtype)])
-    return any([not isinstance(v, Literal) and v in reached for v in jaxpr.outvars])
 
 
 # Arithmetic of coefficients, where None is zero
@@ -398,7 +324,7 @@ def _pair(other: Callable[[Array], Array], signs: tuple[int, int]) -> Rule:
 
 def _filled(x: Series) -> Series:
     """``x`` with zeros for None, if its dtype has derivatives; else its value alone."""
-    if not is_inexact(x[0].dtype):
+    if not jnp.issubdtype(x[0].dtype, jnp.inexact):
         return [x[0]]
     return [jnp.zeros_like(x[0]) if c is None else c for c in x]
 
@@ -425,7 +351,7 @@ def _while(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     consts, start = inputs[of_cond : of_cond + of_body], inputs[of_cond + of_body :]
 
     def goes_on(carry: list[Series]) -> Array:
-        return run_jaxpr(loop.cond, *cond_consts, *[x[0] for x in carry])[0]
+        return run_program(loop.cond, *cond_consts, *[x[0] for x in carry])[0]
 
     def body(carry: list[Series]) -> list[Series]:
         values = [_series(x, order) for x in carry]
@@ -477,3 +403,18 @@ RULES: dict[str, Rule] = {
     "sinh": _pair(lax.cosh, (1, 1)),
     "cosh": _pair(lax.sinh, (1, 1)),
 }
+
+
+def rule_of(eqn: JaxEquation) -> Rule | None:
+    """The rule by hand of an equation; None where it has none.
+
+    A rule takes the equation, the order and the series of its operands, see NOTE [series], and returns those
+    of its results.
+
+    >>> import fad.taylor
+    >>> eqn = jax.make_jaxpr(jnp.exp)(0.0).eqns[0]
+    >>> (series,) = fad.taylor.rule_of(eqn)(eqn, 2, [[jnp.zeros(()), 1.0, None]])
+    >>> list(map(float, series))
+    [1.0, 1.0, 0.5]
+    """
+    return RULES.get(eqn.primitive.name)

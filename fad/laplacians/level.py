@@ -1,74 +1,62 @@
-"""Forward Laplacians: ``laplacian`` and ``value_and_laplacian``, and their level."""
+"""The level of forward Laplacians."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from fad.core import trees
-from fad.core.avals import aval_key
-from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import called, evaluate_equation, programs, run_jaxpr
-from fad.core.jaxprs import is_elementwise_equation, jaxpr_key
-from fad.core.level import bind, map_tensors, restores_modes
-from fad.core.primitive import Primitive
-from fad.core.replay_protocol import begin_trace
-from fad.core.tensor import Tensor, new_tensor
-from fad.core.threads import without_collector
-from fad.core.types import (
+from fad import jvp, vmap
+from fad.extend import (
+    Operation,
+    Primitive,
+    RecordingLevel,
+    Tensor,
+    bind,
+    called,
+    depends_on_point,
+    derivative_of,
+    evaluate_equation,
+    interpret,
+    is_elementwise,
+    map_outputs,
+    new_tensor,
+    program_key,
+    programs,
+    run_program,
+    trace,
+)
+from fad.extend.types import (
     Array,
+    ArrayFunction,
     Aval,
     DType,
     JaxEquation,
     JaxProgram,
     Operand,
-    Operation,
     Outputs,
-    PyTree,
     Value,
 )
-from fad.errors import ArgumentError, describe
-from fad.tape.jvp import JvpLevel
-from fad.tape.recorder import RecordingLevel
-from fad.tape.vmap import BatchLevel
-from fad.transforms.boundary import (
-    check_arrays,
-    check_callable,
-    differentiable_leaves,
-    enter,
-    has_tensor,
-    leave,
-    names_of,
-    pick,
-    stand_for,
-    substitute,
-    was_written,
-    write_back_to,
-)
-from fad.transforms.jacobian_rows import (
+from fad.laplacians.jacobian_rows import (
     Coordinates,
     JacobianRows,
     RowPattern,
     added,
     aligned,
     dense_pattern,
+    smallest,
+)
+from fad.laplacians.row_rules import (
     kept_axes,
     rearranged,
     rows_of_product,
     rows_of_sum,
-    smallest,
     sum_of_row_products,
 )
-from fad.transforms.jvp import zeros_like
-from fad.transforms.series import RULES, depends_on_point, derivative_of, evaluate_with, plus
-
-# The level of forward Laplacians.
+from fad.taylor import rule_of
 
 # NOTE [forward Laplacians]
 #
@@ -108,7 +96,7 @@ class LaplacianLevel(RecordingLevel):
     def evaluate(self, op: Operation, args: Sequence[Any]) -> Outputs:
         values, beside, some = self.unwrapped(args)
         if not some:
-            return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
+            return map_outputs(lambda o: new_tensor(o, self), bind(op, values))
         differentiated = [aux or () for aux in beside]
         if type(op) is Primitive and op.jit:
             return self._by_equations(op, values, differentiated)
@@ -119,10 +107,9 @@ class LaplacianLevel(RecordingLevel):
     ) -> Outputs:
         """One Primitive for all; see NOTE [forward Laplacians]."""
         layouts = tuple(map(_layout, differentiated))
-        key = (self.kind, layouts, aval_key(values))
-        derived = op._laplacians.get(key)
-        if derived is None:
-            derived = op._laplacians[key] = _derive(op, layouts)
+        avals = tuple([v.aval if isinstance(v, Tensor) else jax.typeof(v) for v in values])
+        make = functools.partial(_derive, op, layouts)
+        derived = op.derived((self.kind, layouts, avals), "laplacian", make)
         operands = [part for aux in differentiated for part in _arrays(aux)]
         found = derived.unflatten(bind(derived, [*values, *operands]))
         outs = tuple([self.with_derivatives(*parts) for parts in found["outs"]])
@@ -137,33 +124,35 @@ class LaplacianLevel(RecordingLevel):
         jacobians = [_whole(values[k], differentiated[k])[0] for k in places]
         pattern = dense_pattern([j.pattern for j in jacobians])
         size = len(pattern)
-        with (
-            BatchLevel(size, randomness="same") as rows,
-            JvpLevel() as outer,
-            JvpLevel() as inner,
-        ):
-            args = list(values)
-            for k, jacobian in zip(places, jacobians, strict=True):
-                array = bind(_densification(jacobian.pattern, pattern), (jacobian.array,))
-                row = new_tensor(array, rows, 0)
-                parts = differentiated[k]
-                bend = bind(_division(size), (parts[1],)) if len(parts) > 1 else None
-                args[k] = inner.dual(outer.dual(values[k], row), outer.dual(row, bend))
-            out = bind(op, args)
-            single = type(out) is not tuple
-            found: list[tuple[Any, ...]] = []
-            for o in (out,) if single else out:
-                at, along = inner.unpack(o)
-                value = _of_one_row(outer.unpack(at)[0], rows)
-                if along is None:
-                    found.append((value,))
-                    continue
-                row, bend = outer.unpack(along)
-                jacobian = JacobianRows(rows.unwrap(row, 0), pattern.of_ndim(value.ndim))
-                bends = [] if bend is None else [bind(_SUM, (rows.unwrap(bend, 0),))]
-                found.append((value, jacobian, *bends))
-        wrapped = tuple([self.with_derivatives(*parts) for parts in found])
-        return wrapped[0] if single else wrapped
+        rows = [bind(_densification(j.pattern, pattern), (j.array,)) for j in jacobians]
+        parts = [differentiated[k] for k in places]
+        bends = [bind(_division(size), (p[1],)) if len(p) > 1 else None for p in parts]
+        points = [values[k] for k in places]
+
+        def along(points: Sequence[Value], directions: Sequence[Value]) -> Outputs:
+            def at(*moved: Value) -> Outputs:
+                args = list(values)
+                for k, x in zip(places, moved, strict=True):
+                    args[k] = x
+                return bind(op, args)
+
+            return jvp(at, points, directions)
+
+        def of_row(*row: Value) -> Outputs:
+            return jvp(along, (points, list(row)), (list(row), bends))
+
+        (out, slope), (_, bend) = vmap(of_row, randomness="same")(*rows)
+        single = type(out) is not tuple
+        outs = [(out, slope, bend)] if single else zip(out, slope, bend, strict=True)
+        wrapped = []
+        for values_of, rows_of, bends_of in outs:
+            value = bind(_FIRST, (values_of,))  # it is the same for all rows
+            if not jnp.issubdtype(value.dtype, jnp.inexact):
+                wrapped.append(self.with_derivatives(value))
+                continue
+            jacobian = JacobianRows(rows_of, pattern.of_ndim(len(value.shape)))
+            wrapped.append(self.with_derivatives(value, jacobian, bind(_SUM, (bends_of,))))
+        return wrapped[0] if single else tuple(wrapped)
 
     def tangent(self, t: Tensor) -> Any:
         return t.aux
@@ -239,27 +228,20 @@ def _division(n: int) -> Primitive:
     return Primitive("divide", lambda x: x / n, deferrable=True)
 
 
-def _of_one_row(x: Any, rows: BatchLevel) -> Any:
-    """``x``, a value that is the same for all rows."""
-    value, dim = rows.value_and_aux(x)
-    return value if dim is None else bind(_FIRST, (rows.unwrap(x, 0),))
-
-
-def _derive(op: Primitive, layouts: tuple[Any, ...]) -> Primitive:
-    """The Primitive from values, and their Jacobians and Laplacians, to those of all outputs."""
+def _derive(op: Primitive, layouts: tuple[Any, ...]) -> ArrayFunction:
+    """The function from values, and their Jacobians and Laplacians, to those of all outputs."""
     n = len(layouts)
 
     def laplacian(*values: Array) -> dict[str, Any]:
         given = iter(values[n:])
         parts = [[*_aux_of(given, layout), None, None][:2] for layout in layouts]
-        trace = without_collector(jax.make_jaxpr(op.to_jvp, return_shape=True))
-        closed, shape = trace(*values[:n])
+        closed, shape = trace(op.to_jvp, values[:n])
         inputs = [[v, *_whole(v, m)] for v, m in zip(values[:n], parts, strict=True)]
         outs = _evaluate_all(closed, inputs)
         found = {"outs": [[part for part in o if part is not None] for o in outs]}
         return found if type(shape) is tuple else {**found, "single": ()}
 
-    return Primitive(f"{op.name}_laplacian", laplacian, **op._options())
+    return laplacian
 
 
 # Programs of JAX
@@ -268,7 +250,7 @@ Carried = list[Any]  # value, Jacobian, Laplacian
 
 
 def _evaluate_all(closed: JaxProgram, inputs: Sequence[Carried]) -> list[Carried]:
-    return evaluate_with(_evaluate, closed, inputs, [None, None])
+    return interpret(closed, inputs, _evaluate, lambda value: [value, None, None])
 
 
 def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
@@ -281,7 +263,7 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
     if closed is not None:
         return _evaluate_all(closed, inputs[len(inputs) - len(closed.jaxpr.invars) :])
     outs = evaluate_equation(eqn, point)
-    kept = [k for k, o in enumerate(outs) if is_inexact(o.dtype)]
+    kept = [k for k, o in enumerate(outs) if jnp.issubdtype(o.dtype, jnp.inexact)]
     if not kept:
         return [[o, None, None] for o in outs]
     if _is_product(eqn, len(differentiated)):
@@ -294,7 +276,7 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
         return [_by_element(eqn, point, differentiated, outs[0], inputs)]
     if _is_slogdet(eqn):
         return _slogdet(outs, *inputs)
-    derivative = derivative_of(eqn, differentiated, kept, point, [point[k] for k in differentiated])
+    derivative = derivative_of(eqn, differentiated, kept, point)
     if depends_on_point(derivative.jaxpr, differentiated):
         found = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
     else:
@@ -311,7 +293,7 @@ def _linear(
     inputs: list[Carried],
 ) -> list[Carried]:
     """Jacobians and Laplacians from a derivative that is the same at all points."""
-    along = functools.partial(run_jaxpr, derivative, *point)
+    along = functools.partial(run_program, derivative, *point)
     own = [inputs[k] for k in differentiated]
     arrays, pattern = rearranged(eqn, [x[1] for x in inputs]) or _aligned(
         eqn, differentiated, inputs
@@ -355,14 +337,14 @@ def _by_second_derivatives(
             at = list(point)
             for k, v in zip(differentiated, moved, strict=True):
                 at[k] = v
-            return run_jaxpr(derivative, *at, *directions)
+            return run_program(derivative, *at, *directions)
 
         return jax.jvp(first, tuple([point[k] for k in differentiated]), directions)
 
     own = [inputs[k] for k in differentiated]
     arrays, pattern = _aligned(eqn, differentiated, inputs)
     rows, bends = jax.vmap(along)(*arrays)
-    rest = _of_laplacians(functools.partial(run_jaxpr, derivative, *point), own, len(rows))
+    rest = _of_laplacians(functools.partial(run_program, derivative, *point), own, len(rows))
     sums = [jnp.sum(b, 0) for b in bends]
     jacobians = _jacobians(rows, pattern)
     return [[j, plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]
@@ -374,7 +356,7 @@ def _is_real_function_of_elements(
     """Whether each element of the one output depends on one of each differentiated operand. Complex functions
     need not have a derivative in the complex sense, so they are left to others, as is a choice of elements.
     """
-    if len(outs) != 1 or not is_elementwise_equation(eqn) or eqn.primitive.name == "select_n":
+    if len(outs) != 1 or not is_elementwise(eqn) or eqn.primitive.name == "select_n":
         return False
     related = [outs[0], *[point[k] for k in differentiated]]
     return all([x.ndim in (0, outs[0].ndim) and jnp.isrealobj(x) for x in related])
@@ -388,16 +370,18 @@ def _by_element(
     inputs: list[Carried],
 ) -> Carried:
     """A function of each element."""
-    if len(inputs) == 1 and eqn.primitive.name in RULES:
-        return _by_series(eqn, out, *inputs[0])
+    rule = rule_of(eqn)
+    if len(inputs) == 1 and rule is not None:
+        ((_, *coefficients),) = rule(eqn, 2, [[point[0], 1.0, None]])
+        return _by_series(coefficients, out, *inputs[0][1:])
     total: Carried = [out, None, None]
     for place, i in enumerate(differentiated):
-        first = derivative_of(eqn, [i], [0], point, [point[i]])
+        first = derivative_of(eqn, [i], [0], point)
         ones = jnp.ones_like(point[i])
 
         def slope(x: Array, k: int, first: Any = first, ones: Any = ones) -> Array:
             """The derivative, where argument ``k`` is ``x``."""
-            return run_jaxpr(first, *point[:k], x, *point[k + 1 :], ones)[0]
+            return run_program(first, *point[:k], x, *point[k + 1 :], ones)[0]
 
         along = slope(point[i], i)
         bend = inputs[i][2]
@@ -415,11 +399,10 @@ def _by_element(
 
 
 def _by_series(
-    eqn: JaxEquation, out: Array, x: Array, rows: JacobianRows, bend: Array | None
+    coefficients: Sequence[Any], out: Array, rows: JacobianRows, bend: Array | None
 ) -> Carried:
     """The same by a rule of NOTE [series], in fewer operations than a jvp of a jvp takes."""
-    ((_, *found),) = RULES[eqn.primitive.name](eqn, 2, [[x, 1.0, None]])
-    slope, half = [0.0 if c is None else c for c in found]  # such as of x**0 and x**1
+    slope, half = [0.0 if c is None else c for c in coefficients]  # such as of x**0 and x**1
     curved = 2 * half * _sum_of_products(rows, rows)
     bent = curved if bend is None else curved + slope * bend
     return [out, rows.map(functools.partial(jnp.multiply, slope)), bent]
@@ -428,6 +411,11 @@ def _by_series(
 def _sum_of_products(a: JacobianRows, b: JacobianRows) -> Array:
     pattern = smallest([a.pattern, b.pattern])
     return jnp.sum(a.to(pattern) * b.to(pattern), 0)
+
+
+def plus(a: Array | None, b: Array | None) -> Array | None:
+    """The sum, where None is zero."""
+    return b if a is None else a if b is None else a + b
 
 
 def _is_product(eqn: JaxEquation, count: int) -> bool:
@@ -459,9 +447,9 @@ def _is_slogdet(eqn: JaxEquation) -> bool:
         return False
     (x,) = eqn.invars
     shape = x.aval.shape
-    if len(shape) < 2 or shape[-1] != shape[-2] or not is_inexact(x.aval.dtype):
+    if len(shape) < 2 or shape[-1] != shape[-2] or not jnp.issubdtype(x.aval.dtype, jnp.inexact):
         return False
-    return bool(jaxpr_key(next(programs(eqn)).jaxpr) == _key_of_slogdet(shape, x.aval.dtype)[0])
+    return bool(program_key(next(programs(eqn)).jaxpr) == _key_of_slogdet(shape, x.aval.dtype)[0])
 
 
 @functools.lru_cache(maxsize=64)
@@ -473,7 +461,7 @@ def _key_of_slogdet(shape: tuple[int, ...], dtype: DType) -> tuple[Any, Any]:
         closed = called(eqn)
         (eqn,) = closed.jaxpr.eqns
     program = next(programs(eqn))
-    return jaxpr_key(program.jaxpr), program
+    return program_key(program.jaxpr), program
 
 
 def _slogdet(outs: list[Array], a: Carried) -> list[Carried]:
@@ -518,104 +506,3 @@ def _by_rows(inverse: Array, jacobian: JacobianRows) -> tuple[JacobianRows, Arra
             traces = traces.reshape(-1, *traces.shape[2:])
             return JacobianRows(traces, RowPattern(apart.at[..., 0])), jnp.sum(traces * traces, 0)
     return None
-
-
-# Forward Laplacians: ``laplacian`` and ``value_and_laplacian``.
-
-
-def laplacian(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
-    """The sum of the second derivatives of ``f`` in each coordinate: the trace of its Hessian.
-
-    One forward pass carries value, Jacobian and Laplacian; the Hessian is never formed. See
-    `value_and_laplacian`, which gives the value too.
-
-    Arguments:
-        f: returns an array, or a pytree of arrays, of any shape.
-        argnums: which positional arguments the coordinates are in: pytrees of arrays of floating dtype.
-
-    Returns:
-        A function that returns the Laplacian of each element of the output of ``f``.
-
-    Raises:
-        ArgumentError: an argument is not an array, or not of floating dtype.
-
-    Source: R. Li, H. Ye, D. Jiang et al., "A computational framework for neural network-based variational
-    Monte Carlo with Forward Laplacian", Nature Machine Intelligence 6 (2024).
-
-    >>> import fad, fad.numpy as fnp
-    >>> float(fad.laplacian(lambda x: fnp.sum(x**3))(fnp.array([1.0, 2.0])))
-    18.0
-    """
-    of_both = _function(f, argnums, "laplacian")
-
-    @functools.wraps(f)
-    def laplacian_only(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        return of_both(*args, **kwargs)[1]
-
-    return laplacian_only
-
-
-def value_and_laplacian(
-    f: Callable[..., PyTree], argnums: int | Sequence[int] = 0
-) -> Callable[..., PyTree]:
-    """The output of ``f`` and its Laplacian, as `laplacian`, in one pass.
-
-    Arguments:
-        f: returns an array, or a pytree of arrays, of any shape.
-        argnums: which positional arguments the coordinates are in: pytrees of arrays of floating dtype.
-
-    Returns:
-        A function that returns ``(output, laplacian)``, both of the structure, shapes and dtypes that the
-        output has.
-
-    Raises:
-        ArgumentError: an argument is not an array, or not of floating dtype.
-
-    >>> import fad, fad.numpy as fnp
-    >>> value, bend = fad.value_and_laplacian(lambda x: fnp.sum(x**3))(fnp.array([1.0, 2.0]))
-    >>> float(value), float(bend)
-    (9.0, 18.0)
-    """
-    return _function(f, argnums, "value_and_laplacian")
-
-
-def _function(
-    f: Callable[..., PyTree], argnums: int | Sequence[int], who: str
-) -> Callable[..., PyTree]:
-    """`value_and_laplacian`, under the name ``who`` in messages."""
-    check_callable(f, who, argnums)
-
-    @restores_modes
-    @functools.wraps(f)
-    def both(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        nums = pick(argnums, len(args), who)
-        values, structure = differentiable_leaves(args, nums, who)
-        like = [args[i] for i in nums]
-        for v, name in zip(values, names_of(nums, args), strict=True):
-            if jnp.issubdtype(v.dtype, np.complexfloating):
-                raise ArgumentError(
-                    f"{who}: {name} must have a floating dtype, got {describe(v)}. Write the function in "
-                    "terms of the real and the imaginary part, which are two coordinates."
-                )
-        tensors = has_tensor((args, kwargs))
-        with LaplacianLevel() as level:
-            firsts = itertools.accumulate([v.size for v in values], initial=0)
-            inside = [level.coordinates(v, k) for v, k in zip(values, firsts, strict=False)]
-            if tensors:
-                stand_for(inside, like)
-            begin_trace(level, inside, f)
-            given = trees.unflatten(structure, inside, like)
-            out = f(*substitute(args, nums, given), **enter(kwargs))
-            outs, out_structure = trees.flatten(out)
-            check_arrays(outs, who)
-            out = trees.skeleton(out)
-            found = [level.unpack(o) for o in outs]
-            changed = [level.unpack(x)[0] if was_written(x) else None for x in inside]
-        write_back_to(like, changed, who)
-        bends = [parts[2] if len(parts) > 2 else zeros_like(parts[0]) for parts in found]
-        return (
-            leave(trees.unflatten(out_structure, [parts[0] for parts in found], out), tensors),
-            leave(trees.unflatten(out_structure, bends, out), tensors),
-        )
-
-    return both

@@ -14,7 +14,7 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
-from fad.transforms.laplacian import LaplacianLevel
+from fad.laplacians.level import LaplacianLevel
 
 draw = np.random.default_rng(0)
 X = draw.normal(size=(4, 3)).astype("f4")  # particles

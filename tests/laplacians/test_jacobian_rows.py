@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import assert_close
 
-from fad.transforms.jacobian_rows import (
+from fad.laplacians.jacobian_rows import (
     JacobianRows,
     RowPattern,
     added,

@@ -390,7 +390,7 @@ def test_bad_input() -> None:
         fad.derivatives(fnp.sin, 2, 1)
     with pytest.raises(ArgumentError, match="fad.jet"):
         fad.derivatives(lambda p: p["a"], {"a": X}, 1)
-    with pytest.raises(ArgumentError, match="an output must be an array"):
+    with pytest.raises(ArgumentError, match="output 0 of the function must be an array"):
         fad.derivatives(lambda x: "a", X, 1)
     assert is_idle()
 

@@ -1,0 +1,65 @@
+"""The names of a public module: tables say where each of them is, and `Face` looks it up."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+
+
+class Face:
+    """The names of a public module, by the modules that have them.
+
+    Arguments:
+        module: the public module, such as "fad".
+        missing: the error for a name that is not there.
+        now: names that are looked up at once. The keys are modules, "" for modules inside of the public
+            one; the values are names with spaces between them, ``name=other`` for what is ``other`` there.
+        later: names that are imported when they are asked for.
+
+    >>> face = Face("fad.core.faces", AttributeError, later={"math": "pi root=sqrt"})
+    >>> face.names, face.find("root")(4.0)
+    (['pi', 'root'], 2.0)
+    """
+
+    __slots__ = ("homes", "missing", "module", "names")
+
+    def __init__(
+        self,
+        module: str,
+        missing: Callable[[str], AttributeError],
+        now: dict[str, str] | None = None,
+        later: dict[str, str] | None = None,
+    ) -> None:
+        self.module = module
+        self.missing = missing
+        at_once = _homes_of(now or {})
+        self.homes = at_once | _homes_of(later or {})
+        self.names = sorted(self.homes)
+        for name in at_once:
+            self.find(name)
+
+    def find(self, name: str) -> object:
+        """What the module has under a name: its ``__getattr__``.
+
+        Raises:
+            AttributeError: it has no such name.
+        """
+        if name not in self.homes:
+            raise self.missing(name)
+        home, attribute = self.homes[name]
+        value: object = importlib.import_module(home or f"{self.module}.{name}")
+        if home:
+            value = getattr(value, attribute)
+        setattr(sys.modules[self.module], name, value)
+        return value
+
+
+def _homes_of(table: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """For each name of a table, the module that has it and what it is called there."""
+    homes: dict[str, tuple[str, str]] = {}
+    for home, names in table.items():
+        for entry in names.split():
+            name, _, attribute = entry.partition("=")
+            homes[name] = (home, attribute or name)
+    return homes

@@ -1,0 +1,57 @@
+"""Extending fad: operations of one's own, and transforms of one's own.
+
+`operation` makes an operation from a JAX function. A transform is a `Level` and a function that enters it:
+`bind` hands an operation to the highest level among its arguments, and that level's ``process`` binds what it
+is made of one level down. What a transform is given goes through `enter`, what it returns through `leave`.
+docs/extending.md shows one of each.
+"""
+
+# Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
+
+from fad.core.jaxapi import branches as branches
+from fad.core.jaxapi import called as called
+from fad.core.jaxapi import evaluate_equation as evaluate_equation
+from fad.core.jaxapi import parameters as parameters
+from fad.core.jaxapi import programs as programs
+from fad.core.jaxapi import run_jaxpr as _run_program
+from fad.core.jaxapi import scan_parts as scan_parts
+from fad.core.jaxapi import while_parts as while_parts
+from fad.core.jaxprs import is_elementwise_equation as _is_elementwise
+from fad.core.jaxprs import jaxpr_key as _program_key
+from fad.core.jaxprs import trace as trace
+from fad.core.level import Level as Level
+from fad.core.level import bind as bind
+from fad.core.level import flush as flush
+from fad.core.level import map_tensors as _map_outputs
+from fad.core.level import outlived as outlived
+from fad.core.level import restores_modes as restores_modes
+from fad.core.level import uncompiled as uncompiled
+from fad.core.primitive import Primitive as Primitive
+from fad.core.tensor import Tensor as Tensor
+from fad.core.tensor import bottom as bottom
+from fad.core.tensor import new_tensor as new_tensor
+from fad.core.trees import flatten as flatten
+from fad.core.trees import map_leaves as map_leaves
+from fad.core.trees import path_names as path_names
+from fad.core.trees import skeleton as skeleton
+from fad.core.trees import unflatten as unflatten
+from fad.core.types import Operation as Operation
+from fad.extend.interpretation import depends_on_point as depends_on_point
+from fad.extend.interpretation import derivative_of as derivative_of
+from fad.extend.interpretation import interpret as interpret
+from fad.extend.observing import is_deferred as is_deferred
+from fad.extend.observing import observe as observe
+from fad.extend.observing import running_levels as running_levels
+from fad.extend.observing import thread_id as thread_id
+from fad.extend.operations import operation as operation
+from fad.tape.recorder import RecordingLevel as RecordingLevel
+from fad.transforms.boundary import enter as enter
+from fad.transforms.boundary import has_tensor as has_tensor
+from fad.transforms.boundary import leave as leave
+from fad.transforms.call import Call as Call
+from fad.transforms.call import zeros_like as zeros_like
+
+is_elementwise = _is_elementwise
+map_outputs = _map_outputs
+program_key = _program_key
+run_program = _run_program

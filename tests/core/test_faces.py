@@ -1,0 +1,52 @@
+"""Tables of public names: each is where the table says, and tools are imported when they are asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+
+import pytest
+from helpers import ROOT
+
+from fad.core.faces import Face
+
+
+def module(name: str, **tables: dict[str, str]) -> types.ModuleType:
+    made = types.ModuleType(name)
+    sys.modules[name] = made
+    made.face = Face(name, AttributeError, **tables)
+    made.__getattr__ = made.face.find
+    return made
+
+
+@pytest.fixture
+def face():
+    yield module("face_of_a_test", now={"math": "pi root=sqrt"}, later={"cmath": "phase"})
+    del sys.modules["face_of_a_test"]
+
+
+def test_names_are_looked_up_at_once_or_when_they_are_asked_for(face):
+    assert face.face.names == ["phase", "pi", "root"]
+    assert vars(face)["root"](4.0) == 2.0 and "phase" not in vars(face)
+    assert face.phase(1j) > 1.5 and "phase" in vars(face)
+    with pytest.raises(AttributeError, match="sin"):
+        face.sin
+
+
+def test_a_name_may_be_a_module():
+    made = module("jax_of_a_test", later={"": "numpy"})
+    made.face.module = "jax"
+    assert made.face.find("numpy") is sys.modules["jax.numpy"]
+    del sys.modules["jax_of_a_test"]
+
+
+@pytest.mark.parametrize("use", ["fad.grad(fad.numpy.sin)(1.0)", "fad.autograd.backward"])
+def test_tools_are_imported_when_they_are_asked_for(use):
+    tools = ("implicit", "profiling", "sparse", "testing", "viz")
+    loaded = f"[m for m in {tools} if f'fad.{{m}}' in sys.modules]"
+    code = f"import sys, fad; {use}; print({loaded}); fad.sparse_jacobian; print({loaded})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.splitlines() == ["[]", "['sparse']"]

@@ -1,0 +1,140 @@
+"""Tools stand on public names alone: what they take from inside of fad is counted, and only goes down.
+
+``python -m tests.project.test_tools`` lists what each tool takes.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from helpers import ROOT
+
+PACKAGE = ROOT / "fad"
+# The files of each tool, by how their paths begin; the longest beginning counts.
+TOOLS = {
+    "implicit": ["implicit/"],
+    "taylor": ["taylor/"],
+    "laplacians": ["laplacians/"],
+    "profiling": ["profiling/", "autograd/profiler/"],
+    "sparse": ["sparse/"],
+    "testing": ["testing/"],
+    "torch": ["bridge/torch_", "bridge/fad_in_torch", "bridge/flat_operations"],
+    "viz": ["viz/"],
+    "why": ["viz/pullbacks", "viz/findings", "viz/causes", "viz/graph_causes"],
+}  # fmt: skip
+# How many internal names a tool takes that does not stand on public ones yet. These numbers only go down.
+TAKEN = {"implicit": 37, "sparse": 34, "testing": 11, "torch": 30, "viz": 24}
+# Public modules of the library, and those of tools.
+PUBLIC = {
+    "fad",
+    *"""fad.autograd fad.autograd.forward_ad fad.autograd.function fad.autograd.functional
+    fad.autograd.grad_mode fad.autograd.graph fad.errors fad.extend fad.extend.types fad.func
+    fad.lax fad.lax.linalg fad.nn fad.numpy fad.numpy.fft fad.numpy.linalg fad.random fad.scipy
+    fad.implicit fad.taylor fad.testing fad.viz""".split(),
+}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def tool_of(module: str) -> str | None:
+    """The tool that a module is part of; None for the library."""
+    path = module.removeprefix("fad.").replace(".", "/") + "/"
+    fits = [
+        (len(start), tool) for tool, all in TOOLS.items() for start in all if path.startswith(start)
+    ]
+    return max(fits)[1] if fits else None
+
+
+def imports(source: str) -> Iterator[tuple[str, str]]:
+    """(module, name) of each name of fad that is imported or read off a module that is imported."""
+    tree = ast.parse(source)
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "fad":
+            for alias in node.names:
+                if f"{node.module}.{alias.name}" in MODULES:
+                    modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                    yield f"{node.module}.{alias.name}", ""
+                else:
+                    yield str(node.module), alias.name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in MODULES:
+                    modules[alias.asname or alias.name] = alias.name
+                    yield alias.name, ""
+    for node in ast.walk(tree):
+        of = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(of, ast.Name) and of.id in modules:
+            yield modules[of.id], node.attr  # type: ignore[attr-defined]
+
+
+def is_public(module: str, name: str) -> bool:
+    if module not in PUBLIC:
+        return False
+    found = importlib.import_module(module)
+    return not name or name in getattr(found, "__all__", dir(found))
+
+
+def internal_names(tool: str) -> set[str]:
+    """The names, with their modules, that a tool takes from inside of the library or of other tools."""
+    found = set()
+    for module, path in MODULES.items():
+        if tool_of(module) == tool:
+            for source, name in imports(path.read_text()):
+                if tool_of(source) != tool and name and not is_public(source, name):
+                    found.add(f"{source}.{name}")
+    return found
+
+
+def test_tools_take_public_names_alone() -> None:
+    taken = {tool: len(internal_names(tool)) for tool in TOOLS}
+    assert {tool: n for tool, n in taken.items() if n} == TAKEN
+
+
+def test_the_library_imports_no_tool() -> None:
+    """What is public in `fad`, `fad.autograd` is looked up later, see `fad.core.faces`."""
+    wrong = [
+        f"{module} imports {source}"
+        for module, path in MODULES.items()
+        if tool_of(module) is None
+        for source, _ in imports(path.read_text())
+        if tool_of(source) is not None
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_contract_is_small() -> None:
+    extend = importlib.import_module("fad.extend")
+    types = importlib.import_module("fad.extend.types")
+    assert len(extend.__all__) + len(types.__all__) <= 80
+
+
+def test_the_page_lists_the_contract() -> None:
+    extend = importlib.import_module("fad.extend")
+    page = (ROOT / "docs" / "extending.md").read_text().partition("## All names")[2]
+    assert {name for name in extend.__all__ if f"`{name}`" not in page} == set()
+
+
+def test_what_is_counted() -> None:
+    text = "from fad.core import trees\nfrom fad.core.level import bind\nimport fad\nfad.grad(trees.f)\n"
+    found = set(imports(text))
+    assert {("fad.core.level", "bind"), ("fad.core.trees", "f"), ("fad", "grad")} <= found
+    assert is_public("fad", "grad") and not is_public("fad.core.level", "bind")
+    assert not is_public("fad", "core") and not is_public("fad.extend", "_face")
+
+
+if __name__ == "__main__":
+    for tool in TOOLS:
+        found = sorted(internal_names(tool))
+        print(tool, len(found))
+        print(*[f"    {name}" for name in found], sep="\n")
+    print(len({name for tool in TOOLS for name in internal_names(tool)}), "in all")
