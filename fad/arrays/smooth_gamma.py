@@ -12,30 +12,39 @@ import jax.numpy as jnp
 from jax import lax
 
 from fad.arrays.lists import Function
-from fad.arrays.smooth import computed_as, no_slope, with_slopes
-from fad.arrays.smooth_functions import over_power, smooth_power
+from fad.arrays.smooth import no_slope, with_slopes
+from fad.arrays.smooth_functions import over_power
 from fad.core.types import Array, Outputs
 
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
-_power = smooth_power(lax.pow)
 _over = over_power(1)
+
+# Digamma: how far arguments are shifted for the asymptotic series of it, and coefficients of that.
+_COEFFICIENTS = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
+
+
+def _reflected(x: Array) -> tuple[Array, Array, Array]:
+    """Whether ``x`` is negative; ``z`` at the right of 0, and ``c``, with ``digamma(x) = digamma(z) - c``."""
+    negative = x < -0.5
+    angle = jnp.pi * jnp.where(negative, x - jnp.floor(x + 0.5), 0.25)
+    return negative, jnp.where(negative, 1 - x, x), jnp.where(negative, jnp.pi / jnp.tan(angle), 0)
 
 
 def _rise(x: Array, h: Array) -> Array:
-    near = (x > -1) & (x + h > -1)
-    start, step = jnp.where(near, x, 1), jnp.where(near, h, 0)
-    shifts = 11
-    total = jnp.zeros_like(start)
-    for k in range(shifts):  # digamma(x + 1) = digamma(x) + 1 / x
-        total = total + _over(_over(step, start + k + step), start + k)
-    far = start + shifts  # the asymptotic series from here on
-    inverse = _over(jnp.ones_like(far), far)
-    log = jnp.log1p(_over(step, far))
-    total = total + log - inverse / 2 * jnp.expm1(-log)
-    for k, b in enumerate(_BERNOULLI, 1):
-        total = total - b / (2 * k) * inverse ** (2 * k) * jnp.expm1(-2 * k * log)
-    below, above = [jnp.where(near, 1, v) for v in (x, x + h)]
-    return jnp.where(near, total, lax.digamma(above) - lax.digamma(below))
+    left, start, x_part = _reflected(x)
+    end_left, end, end_part = _reflected(x + h)
+    step = jnp.where(left == end_left, jnp.where(left, -h, h), end - start)
+    shifts, terms = (11, 8) if x.dtype == jnp.float64 else (6, 3)
+    total = _over(_over(step, end), start)  # digamma(z + 1) = digamma(z) + 1 / z
+    for k in range(1, shifts):
+        total = total + step / ((start + k) * (end + k))
+    u, v = 1 / (start + shifts), 1 / (end + shifts)
+    # The series is a polynomial in the square: its value at `u**2`, and its divided difference.
+    value, difference = jnp.zeros_like(u), jnp.zeros_like(u)
+    for c in reversed(_COEFFICIENTS[:terms]):
+        value, difference = value * (u * u) + c, difference * (v * v) + value
+    squares = (u + v) * (difference * (v * v) + value)
+    total = total + jnp.log1p(step * u) + step * u * v * (0.5 + squares)
+    return total - (end_part - x_part)
 
 
 _along = with_slopes(
@@ -90,45 +99,81 @@ def _comb(comb: Function) -> Function:
 
 
 def _poch(poch: Function) -> Function:
-    """Near ``z == 0``, where the divisor ``gamma(z)`` has a pole, as ``z poch(z + 1, m - 1)``."""
-    ratio = with_slopes(
-        poch,
-        lambda out, z, m: out * _digamma_rise(z, m),
-        lambda out, z, m: out * lax.digamma(z + m),
-    )
+    """``poch(z, m)`` is ``F(z, m) = poch(z + 1, m - 1)`` times ``z``: near 0, the slopes are those of ``F``.
 
-    def by_recurrence(z: Array, m: Array) -> Array:
-        z, m = jnp.broadcast_arrays(z, m)
-        near = (jnp.abs(z) < 0.5) & (m != 0)
-        inside = z * ratio(jnp.where(near, z + 1, 1), jnp.where(near, m - 1, 1))
-        return jnp.where(near, inside, ratio(jnp.where(near, 1, z), m))
+    Its divisor ``gamma(z)`` has a pole at 0.
+    """
 
-    smooth = computed_as(poch, by_recurrence)
-    return lambda z, m: smooth(*_floats(jnp.asarray(poch(z, m)), z, m))
+    def near(z: Array, m: Array) -> Array:
+        return (jnp.abs(z) < 0.5) & (m != 0)
+
+    def value(z: Array, m: Array) -> Array:
+        at_zero = jnp.abs(z) < jnp.finfo(z.dtype).tiny
+        divisor = jnp.where(near(z, m) & ~at_zero, z, 1)
+        return jnp.where(at_zero & (m != 0), jnp.exp(lax.lgamma(m)), poch(z, m) / divisor)
+
+    def rise(z: Array, m: Array) -> Array:
+        return lax.digamma(z + m) - lax.digamma(jnp.where(near(z, m), z + 1, z))
+
+    def by_m(out: Array, z: Array, m: Array) -> Array:
+        return out * lax.digamma(z + m)
+
+    factor = with_slopes(value, lambda out, z, m: out * rise(z, m), by_m)
+
+    def by_z(_: Array, z: Array, m: Array) -> Array:
+        found = rise(z, m)
+        return factor(z, m) * jnp.where(near(z, m), 1 + z * found, found)
+
+    smooth = with_slopes(poch, by_z, by_m)
+    return lambda z, m: smooth(*jnp.broadcast_arrays(*_floats(jnp.asarray(poch(z, m)), z, m)))
 
 
-# Incomplete integrals: the slope is the integrand
+# Incomplete integrals: the slope is the integrand, a product of powers that is computed by logarithms
 
 
-def _scale(x: Array) -> Array:
-    """A constant by which ``x`` is divided under a power, so that it does not overflow; 1 near 0."""
-    x = lax.stop_gradient(x)
-    return jnp.where(x > jnp.finfo(x.dtype).tiny ** 0.25, x, 1)
+def _log(x: Array) -> Array:
+    """Finite at 0, so that the power 0 of 0 is 1."""
+    return jnp.maximum(jnp.log(x), jnp.finfo(x.dtype).min)
+
+
+def _log_of_rest(x: Array) -> Array:
+    """That of ``1 - x``."""
+    return jnp.maximum(jnp.log1p(-x), jnp.finfo(x.dtype).min)
+
+
+_raised: Function = with_slopes(
+    lambda p, x, rest: jnp.exp(p * _log(x) + rest),
+    lambda out, p, x, rest: out * _log(x),
+    lambda _, p, x, rest: p * _raised(p - ((p != 0) | (x != 0)), x, rest),
+    lambda out, p, x, rest: out,
+)
+"""``x**p exp(rest)``."""
+
+
+def _both_by_x(_: Array, p: Array, q: Array, x: Array, rest: Array) -> Array:
+    """The powers are lowered, but those of 0 that are 0."""
+    below, above = (p != 0) | (x != 0), (q != 0) | (x != 1)
+    factor = p * jnp.where(above, 1 - x, 1) - q * jnp.where(below, x, 1)
+    return factor * _both_raised(p - below, q - above, x, rest)
+
+
+_both_raised: Function = with_slopes(
+    lambda p, q, x, rest: jnp.exp(p * _log(x) + q * _log_of_rest(x) + rest),
+    lambda out, p, q, x, rest: out * _log(x),
+    lambda out, p, q, x, rest: out * _log_of_rest(x),
+    _both_by_x,
+    lambda out, p, q, x, rest: out,
+)
+"""``x**p (1 - x)**q exp(rest)``."""
 
 
 def _gamma_density(a: Array, x: Array) -> Array:
-    scale = _scale(x)
-    rest = (a - 1) * jnp.log(scale) - x - lax.lgamma(a)
-    return _power(x / scale, a - 1) * jnp.exp(rest)
+    return _raised(a - 1, x, -x - lax.lgamma(a))
 
 
 def _beta_density(a: Array, b: Array, x: Array) -> Array:
-    below, above = _scale(x), _scale(1 - x)
-    scaled = above != 1
-    log_above = jnp.where(scaled, jnp.log1p(-lax.stop_gradient(jnp.where(scaled, x, 0))), 0)
     log_beta = lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
-    rest = (a - 1) * jnp.log(below) + (b - 1) * log_above - log_beta
-    return _power(x / below, a - 1) * _power((1 - x) / above, b - 1) * jnp.exp(rest)
+    return _both_raised(a - 1, b - 1, x, -log_beta)
 
 
 def _incomplete_gamma(sign: float, function: Function) -> Function:

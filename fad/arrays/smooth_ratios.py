@@ -30,10 +30,12 @@ def _sine_coefficient(k: int) -> float:
 
 
 ratio_of_exp = quotient(
-    lambda n, x: jnp.exp(x) if n else jnp.expm1(x), lambda k: 1 / math.factorial(k + 1), radius=1.0
+    lambda n, x: jnp.exp(x) if n else jnp.expm1(x),
+    lambda k: 1 / math.factorial(k + 1),
+    lambda n: max(1.0, n / math.e),
 )
-ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), radius=0.35, center=1.0)
-ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0)
+ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), lambda n: 0.35, center=1.0)
+ratio_of_sine = quotient(_sine, _sine_coefficient, lambda n: max(1.0, n / math.e))
 
 # Modified Bessel functions
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from fad.arrays.lists import Function
-from fad.arrays.smooth import computed_as, no_slope, with_rule, with_slopes
+from fad.arrays.smooth import no_slope, polynomial, with_rule, with_slopes
 from fad.arrays.smooth_functions import IN_NN, over_power, smooth_power
 from fad.arrays.smooth_gamma import IN_SPECIAL as AROUND_GAMMA
 from fad.arrays.smooth_ratios import I0, I0E, I1, I1E, ratio_of_exp, ratio_of_log, ratio_of_sine
@@ -55,40 +56,69 @@ def _expn(expn: Function) -> Function:
     return lambda n, x: derivative(0)(jnp.asarray(n), x)
 
 
-def _series_far(x: Array, sign: int) -> Array:
-    """``dawsn``, and ``erfcx`` times ``sqrt(pi) / 2``, where ``x`` is larger than 12."""
-    z = 1 / x / 2
-    series = jnp.zeros_like(x)
-    for k in reversed(range(12)):
-        series = series * (2 * sign * z * z) + float(math.prod(range(1, 2 * k, 2)))
-    return z * series
+# Of asymptotic series: that of `erfcx`, and the inverse of it.
+_ODD = [math.prod(range(1, 2 * k, 2)) for k in range(12)]
+_INVERSE = [1]
+for _ in range(11):
+    _INVERSE.append(
+        sum((-1) ** k * c * v for k, (c, v) in enumerate(zip(_ODD[1:], _INVERSE[::-1])))
+    )
+
+
+def _far_series(coefficients: Sequence[float], z: Array) -> Array:
+    """Where ``z`` is smaller than ``1 / 288``: as many terms as the digits of its dtype need."""
+    eps = float(jnp.finfo(z.dtype).eps)
+    return polynomial([c for k, c in enumerate(coefficients) if abs(c) > eps * 288**k], z)
 
 
 def _with_series(function: Function, sign: int, scale: float) -> Function:
     """JAX's slope, a constant and ``x`` times the function, cancels where ``x`` is large."""
 
-    near = with_slopes(function, lambda out, x: sign * (scale - 2 * x * out))
-
-    def by_parts(x: Array) -> Array:
+    def slope(out: Array, x: Array) -> Array:
         far = (x if sign < 0 else jnp.abs(x)) > 12
-        series = scale * _series_far(jnp.where(far, x, 12), sign)
-        return jnp.where(far, series, near(jnp.where(far, 1, x)))
+        half = 0.5 / jnp.where(far, x, 12)
+        square = 2 * half * half
+        series = -scale * square * _far_series(_ODD[1:], sign * square)
+        return jnp.where(far, series, sign * (scale - 2 * x * out))
 
-    return computed_as(function, by_parts)
+    return with_slopes(function, slope)
+
+
+def _beyond(x: Array) -> tuple[Array, Array]:
+    """Where ``x`` is far below 0, and what is added to ``-x`` there for the quotient by `ndtr`."""
+    edge = -12 * math.sqrt(2)
+    far = x < edge
+    inverse = 1 / jnp.where(far, x, edge)
+    return far, -inverse * _far_series(_INVERSE[1:], inverse * inverse)
+
+
+def _density(log: Array, x: Array) -> Array:
+    far, rest = _beyond(x)
+    body = jnp.exp(-x * x / 2 - math.log(2 * math.pi) / 2 - log)
+    return jnp.where(far, rest - x, body)
+
+
+def _excess(log: Array, x: Array) -> Array:
+    """``x`` and the quotient, in sum."""
+    far, rest = _beyond(x)
+    return jnp.where(far, rest, x + _over_ndtr(log, x))
+
+
+_over_ndtr: Function = with_slopes(
+    _density,
+    no_slope("it is the logarithm of ndtr(x)"),
+    lambda out, log, x: -out * _excess(log, x),
+)
+"""The quotient of the density and ``exp(log)``."""
 
 
 def _log_ndtr(log_ndtr: Function) -> Function:
     """In JAX's slope, the exponents of the density and of ``ndtr`` cancel where both are tiny."""
 
-    def slope(out: Array, x: Array) -> Array:
-        y = -x / math.sqrt(2)
-        far = y > 12
-        tail = 1 / _series_far(jnp.where(far, y, 12), -1) / math.sqrt(2)
-        inner, log = jnp.where(far, 0, x), jnp.where(far, 0, out)
-        body = jnp.exp(-inner * inner / 2 - log) / math.sqrt(2 * math.pi)
-        return jnp.where(far, tail, body)
-
     def smooth(x: Array, series_order: int = 3) -> Outputs:
+        def slope(out: Array, x: Array) -> Array:
+            return _over_ndtr(lax.stop_gradient(out), x)
+
         return with_slopes(lambda x: log_ndtr(x, series_order), slope)(x)
 
     return smooth
