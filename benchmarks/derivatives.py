@@ -112,6 +112,7 @@ WITHIN: dict[str, float] = {
 ABOVE: dict[str, float] = {
     **dict.fromkeys(["at, multiply", "numpy.multiply.at"], 2.05),
     "scipy.linalg.solve_sylvester": 1.5,
+    **dict.fromkeys(["scipy.special.boxcox", "scipy.special.boxcox1p"], 3.05),
 }
 
 NAMES = [*dict.fromkeys([*sorted(names()), *FORMS])]
