@@ -215,6 +215,10 @@ OF_LIBRARY: dict[str, tuple[Any, ...]] = {
 }
 
 
+def _direction(z: Any) -> Any:
+    return z / jnp.abs(z)
+
+
 def _logit(x: Any) -> Any:
     return jnp.log(x / (1 - x))
 
@@ -310,5 +314,8 @@ def _numpy(program: Callable[..., Any]) -> Callable[..., Any]:
 FORMS: dict[str, Form] = {
     **{f"numpy.{n}": _in_both(_numpy(p), *a) for n, (p, *a) in OF_NUMPY.items()},
     **{n: _in_both(p, *a) for n, (p, *a) in OF_LIBRARY.items()},
+    "numpy.sign": _in_both(lambda lib, x: lib.numpy.sign(x), B),
+    # JAX has zeros for a derivative: compared with a formula that has one.
+    "numpy.sign, complex": Form(fad.numpy.sign, _direction, (COMPLEX,)),
     **{f"Tensor.{n}": Form(f, g, tuple(a)) for n, (f, g, *a) in OF_TENSORS.items()},
 }

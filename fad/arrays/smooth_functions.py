@@ -132,44 +132,55 @@ def all_axes(ndim: int, axis: Axes) -> tuple[int, ...]:
     return tuple([k % ndim for k in axes])
 
 
+def polynomial(coefficients: Sequence[float], x: Array) -> Array:
+    """That of an array, by Horner's rule; in the square of ``x`` if it is even or odd."""
+    for rest, factor in ((0, x), (1, 1)):
+        if len(coefficients) > 2 and not any(coefficients[rest::2]):
+            return factor * polynomial(coefficients[1 - rest :: 2], x * x)
+    value = jnp.full_like(x, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        value = value * x + c
+    return value
+
+
 def quotient(
     numerator: Callable[[int, Array], Array],
     coefficient: Callable[[int], float],
-    radius: float,
+    radius: Callable[[int], float],
     center: float = 0.0,
-    terms: int = 40,
-    growth: float = 0.0,
 ) -> ArrayFunction:
     """``p(x) / (x - center)`` for a ``p`` that is zero there: a function of ``x``, smooth at the center too.
 
     Arguments:
         numerator: ``numerator(n, x)`` is the ``n``-th derivative of ``p``.
         coefficient: ``coefficient(k)`` is the ``k``-th Taylor coefficient of the quotient at the center.
-        radius: how far from the center the series is used.
-        terms: of the series, and half of one more for each order.
-        growth: of the radius, with each order.
+        radius: how far from the center the series of the ``n``-th derivative is used. Outside, rounding
+            errors grow to ``factorial(n) / radius(n)**n`` times those of ``p``.
 
-    It takes an ``n`` besides: its ``n``-th derivative. ``u q = p`` gives ``u q[n] + n q[n - 1] = p[n]``. What
-    that rounds grows as ``n! / u**n``.
+    It takes an ``n`` besides: its ``n``-th derivative. ``u q = p`` gives ``u q[n] + n q[n - 1] = p[n]``.
     """
 
     @functools.cache
     def derivative(n: int) -> Function:
-        falling = [coefficient(k) * math.perm(k, n) for k in range(n, n + terms + n // 2)]
-        reach = max(radius, growth * n)
+        limit = radius(n)
+
+        @functools.cache
+        def coefficients(eps: float) -> list[float]:
+            """As many as the digits of a dtype need."""
+            found = [coefficient(k) * math.perm(k, n) for k in range(n, n + 60)]
+            sizes = [abs(c) * limit**k for k, c in enumerate(found)]
+            last = max(k for k, size in enumerate(sizes) if size > eps / 8 * max(sizes))
+            return found[: last + 1]
 
         def value(x: Array) -> Array:
             u = x - center
-            near = jnp.abs(u) < reach
-            inner = jnp.where(near, u, 0)
-            series = jnp.zeros_like(u)
-            for c in reversed(falling):
-                series = series * inner + c
-            safe = jnp.where(near, center + 1 + reach, x)
-            quotients = numerator(0, safe) / (safe - center)
+            quotients = numerator(0, x) / u
             for k in range(1, n + 1):
-                quotients = (numerator(k, safe) - k * quotients) / (safe - center)
-            return jnp.where(near, series, quotients)
+                quotients = (numerator(k, x) - k * quotients) / u
+            near = jnp.abs(u) < limit
+            return jnp.where(
+                near, polynomial(coefficients(float(jnp.finfo(x.dtype).eps)), u), quotients
+            )
 
         return with_slopes(value, lambda _, x: derivative(n + 1)(x))
 
@@ -210,10 +221,12 @@ def _sine_coefficient(k: int) -> float:
 
 
 ratio_of_exp = quotient(
-    lambda n, x: jnp.exp(x) if n else jnp.expm1(x), lambda k: 1 / math.factorial(k + 1), radius=1.0
+    lambda n, x: jnp.exp(x) if n else jnp.expm1(x),
+    lambda k: 1 / math.factorial(k + 1),
+    lambda n: max(1.0, n / math.e),
 )
-ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), radius=0.35, center=1.0)
-ratio_of_sine = quotient(_sine, _sine_coefficient, radius=3.0, growth=0.3)
+ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), lambda n: 0.35, center=1.0)
+ratio_of_sine = quotient(_sine, _sine_coefficient, lambda n: max(1.0, n / math.e))
 
 # Modified Bessel functions
 

@@ -18,9 +18,9 @@ from fad.arrays.smooth_functions import (
     I1,
     I1E,
     IN_NN,
-    computed_as,
     no_slope,
     over_power,
+    polynomial,
     ratio_of_exp,
     ratio_of_log,
     ratio_of_sine,
@@ -34,26 +34,35 @@ from fad.core.types import Array, Outputs, PyTree
 #
 # See NOTE [smooth] in `fad.arrays.smooth_functions`, and `fad.arrays.smooth_functions`.
 
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
-_power = smooth_power(lax.pow)
 _over = over_power(1)
+
+# Digamma: how far arguments are shifted for the asymptotic series of it, and coefficients of that.
+_COEFFICIENTS = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
+
+
+def _reflected(x: Array) -> tuple[Array, Array, Array]:
+    """Whether ``x`` is negative; ``z`` at the right of 0, and ``c``, with ``digamma(x) = digamma(z) - c``."""
+    negative = x < -0.5
+    angle = jnp.pi * jnp.where(negative, x - jnp.floor(x + 0.5), 0.25)
+    return negative, jnp.where(negative, 1 - x, x), jnp.where(negative, jnp.pi / jnp.tan(angle), 0)
 
 
 def _rise(x: Array, h: Array) -> Array:
-    near = (x > -1) & (x + h > -1)
-    start, step = jnp.where(near, x, 1), jnp.where(near, h, 0)
-    shifts = 11
-    total = jnp.zeros_like(start)
-    for k in range(shifts):  # digamma(x + 1) = digamma(x) + 1 / x
-        total = total + _over(_over(step, start + k + step), start + k)
-    far = start + shifts  # the asymptotic series from here on
-    inverse = _over(jnp.ones_like(far), far)
-    log = jnp.log1p(_over(step, far))
-    total = total + log - inverse / 2 * jnp.expm1(-log)
-    for k, b in enumerate(_BERNOULLI, 1):
-        total = total - b / (2 * k) * inverse ** (2 * k) * jnp.expm1(-2 * k * log)
-    below, above = [jnp.where(near, 1, v) for v in (x, x + h)]
-    return jnp.where(near, total, lax.digamma(above) - lax.digamma(below))
+    left, start, x_part = _reflected(x)
+    end_left, end, end_part = _reflected(x + h)
+    step = jnp.where(left == end_left, jnp.where(left, -h, h), end - start)
+    shifts, terms = (11, 8) if x.dtype == jnp.float64 else (6, 3)
+    total = _over(_over(step, end), start)  # digamma(z + 1) = digamma(z) + 1 / z
+    for k in range(1, shifts):
+        total = total + step / ((start + k) * (end + k))
+    u, v = 1 / (start + shifts), 1 / (end + shifts)
+    # The series is a polynomial in the square: its value at `u**2`, and its divided difference.
+    value, difference = jnp.zeros_like(u), jnp.zeros_like(u)
+    for c in reversed(_COEFFICIENTS[:terms]):
+        value, difference = value * (u * u) + c, difference * (v * v) + value
+    squares = (u + v) * (difference * (v * v) + value)
+    total = total + jnp.log1p(step * u) + step * u * v * (0.5 + squares)
+    return total - (end_part - x_part)
 
 
 _along = with_slopes(
@@ -108,45 +117,81 @@ def _comb(comb: Function) -> Function:
 
 
 def _poch(poch: Function) -> Function:
-    """Near ``z == 0``, where the divisor ``gamma(z)`` has a pole, as ``z poch(z + 1, m - 1)``."""
-    ratio = with_slopes(
-        poch,
-        lambda out, z, m: out * _digamma_rise(z, m),
-        lambda out, z, m: out * lax.digamma(z + m),
-    )
+    """``poch(z, m)`` is ``F(z, m) = poch(z + 1, m - 1)`` times ``z``: near 0, the slopes are those of ``F``.
 
-    def by_recurrence(z: Array, m: Array) -> Array:
-        z, m = jnp.broadcast_arrays(z, m)
-        near = (jnp.abs(z) < 0.5) & (m != 0)
-        inside = z * ratio(jnp.where(near, z + 1, 1), jnp.where(near, m - 1, 1))
-        return jnp.where(near, inside, ratio(jnp.where(near, 1, z), m))
+    Its divisor ``gamma(z)`` has a pole at 0.
+    """
 
-    smooth = computed_as(poch, by_recurrence)
-    return lambda z, m: smooth(*_floats(jnp.asarray(poch(z, m)), z, m))
+    def near(z: Array, m: Array) -> Array:
+        return (jnp.abs(z) < 0.5) & (m != 0)
+
+    def value(z: Array, m: Array) -> Array:
+        at_zero = jnp.abs(z) < jnp.finfo(z.dtype).tiny
+        divisor = jnp.where(near(z, m) & ~at_zero, z, 1)
+        return jnp.where(at_zero & (m != 0), jnp.exp(lax.lgamma(m)), poch(z, m) / divisor)
+
+    def rise(z: Array, m: Array) -> Array:
+        return lax.digamma(z + m) - lax.digamma(jnp.where(near(z, m), z + 1, z))
+
+    def by_m(out: Array, z: Array, m: Array) -> Array:
+        return out * lax.digamma(z + m)
+
+    factor = with_slopes(value, lambda out, z, m: out * rise(z, m), by_m)
+
+    def by_z(_: Array, z: Array, m: Array) -> Array:
+        found = rise(z, m)
+        return factor(z, m) * jnp.where(near(z, m), 1 + z * found, found)
+
+    smooth = with_slopes(poch, by_z, by_m)
+    return lambda z, m: smooth(*jnp.broadcast_arrays(*_floats(jnp.asarray(poch(z, m)), z, m)))
 
 
-# Incomplete integrals: the slope is the integrand
+# Incomplete integrals: the slope is the integrand, a product of powers that is computed by logarithms
 
 
-def _scale(x: Array) -> Array:
-    """A constant by which ``x`` is divided under a power, so that it does not overflow; 1 near 0."""
-    x = lax.stop_gradient(x)
-    return jnp.where(x > jnp.finfo(x.dtype).tiny ** 0.25, x, 1)
+def _log(x: Array) -> Array:
+    """Finite at 0, so that the power 0 of 0 is 1."""
+    return jnp.maximum(jnp.log(x), jnp.finfo(x.dtype).min)
+
+
+def _log_of_rest(x: Array) -> Array:
+    """That of ``1 - x``."""
+    return jnp.maximum(jnp.log1p(-x), jnp.finfo(x.dtype).min)
+
+
+_raised: Function = with_slopes(
+    lambda p, x, rest: jnp.exp(p * _log(x) + rest),
+    lambda out, p, x, rest: out * _log(x),
+    lambda _, p, x, rest: p * _raised(p - ((p != 0) | (x != 0)), x, rest),
+    lambda out, p, x, rest: out,
+)
+"""``x**p exp(rest)``."""
+
+
+def _both_by_x(_: Array, p: Array, q: Array, x: Array, rest: Array) -> Array:
+    """The powers are lowered, but those of 0 that are 0."""
+    below, above = (p != 0) | (x != 0), (q != 0) | (x != 1)
+    factor = p * jnp.where(above, 1 - x, 1) - q * jnp.where(below, x, 1)
+    return factor * _both_raised(p - below, q - above, x, rest)
+
+
+_both_raised: Function = with_slopes(
+    lambda p, q, x, rest: jnp.exp(p * _log(x) + q * _log_of_rest(x) + rest),
+    lambda out, p, q, x, rest: out * _log(x),
+    lambda out, p, q, x, rest: out * _log_of_rest(x),
+    _both_by_x,
+    lambda out, p, q, x, rest: out,
+)
+"""``x**p (1 - x)**q exp(rest)``."""
 
 
 def _gamma_density(a: Array, x: Array) -> Array:
-    scale = _scale(x)
-    rest = (a - 1) * jnp.log(scale) - x - lax.lgamma(a)
-    return _power(x / scale, a - 1) * jnp.exp(rest)
+    return _raised(a - 1, x, -x - lax.lgamma(a))
 
 
 def _beta_density(a: Array, b: Array, x: Array) -> Array:
-    below, above = _scale(x), _scale(1 - x)
-    scaled = above != 1
-    log_above = jnp.where(scaled, jnp.log1p(-lax.stop_gradient(jnp.where(scaled, x, 0))), 0)
     log_beta = lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
-    rest = (a - 1) * jnp.log(below) + (b - 1) * log_above - log_beta
-    return _power(x / below, a - 1) * _power((1 - x) / above, b - 1) * jnp.exp(rest)
+    return _both_raised(a - 1, b - 1, x, -log_beta)
 
 
 def _incomplete_gamma(sign: float, function: Function) -> Function:
@@ -225,40 +270,69 @@ def _expn(expn: Function) -> Function:
     return lambda n, x: derivative(0)(jnp.asarray(n), x)
 
 
-def _series_far(x: Array, sign: int) -> Array:
-    """``dawsn``, and ``erfcx`` times ``sqrt(pi) / 2``, where ``x`` is larger than 12."""
-    z = 1 / x / 2
-    series = jnp.zeros_like(x)
-    for k in reversed(range(12)):
-        series = series * (2 * sign * z * z) + float(math.prod(range(1, 2 * k, 2)))
-    return z * series
+# Of asymptotic series: that of `erfcx`, and the inverse of it.
+_ODD = [math.prod(range(1, 2 * k, 2)) for k in range(12)]
+_INVERSE = [1]
+for _ in range(11):
+    _INVERSE.append(
+        sum((-1) ** k * c * v for k, (c, v) in enumerate(zip(_ODD[1:], _INVERSE[::-1])))
+    )
+
+
+def _far_series(coefficients: Sequence[float], z: Array) -> Array:
+    """Where ``z`` is smaller than ``1 / 288``: as many terms as the digits of its dtype need."""
+    eps = float(jnp.finfo(z.dtype).eps)
+    return polynomial([c for k, c in enumerate(coefficients) if abs(c) > eps * 288**k], z)
 
 
 def _with_series(function: Function, sign: int, scale: float) -> Function:
     """JAX's slope, a constant and ``x`` times the function, cancels where ``x`` is large."""
 
-    near = with_slopes(function, lambda out, x: sign * (scale - 2 * x * out))
-
-    def by_parts(x: Array) -> Array:
+    def slope(out: Array, x: Array) -> Array:
         far = (x if sign < 0 else jnp.abs(x)) > 12
-        series = scale * _series_far(jnp.where(far, x, 12), sign)
-        return jnp.where(far, series, near(jnp.where(far, 1, x)))
+        half = 0.5 / jnp.where(far, x, 12)
+        square = 2 * half * half
+        series = -scale * square * _far_series(_ODD[1:], sign * square)
+        return jnp.where(far, series, sign * (scale - 2 * x * out))
 
-    return computed_as(function, by_parts)
+    return with_slopes(function, slope)
+
+
+def _beyond(x: Array) -> tuple[Array, Array]:
+    """Where ``x`` is far below 0, and what is added to ``-x`` there for the quotient by `ndtr`."""
+    edge = -12 * math.sqrt(2)
+    far = x < edge
+    inverse = 1 / jnp.where(far, x, edge)
+    return far, -inverse * _far_series(_INVERSE[1:], inverse * inverse)
+
+
+def _density(log: Array, x: Array) -> Array:
+    far, rest = _beyond(x)
+    body = jnp.exp(-x * x / 2 - math.log(2 * math.pi) / 2 - log)
+    return jnp.where(far, rest - x, body)
+
+
+def _excess(log: Array, x: Array) -> Array:
+    """``x`` and the quotient, in sum."""
+    far, rest = _beyond(x)
+    return jnp.where(far, rest, x + _over_ndtr(log, x))
+
+
+_over_ndtr: Function = with_slopes(
+    _density,
+    no_slope("it is the logarithm of ndtr(x)"),
+    lambda out, log, x: -out * _excess(log, x),
+)
+"""The quotient of the density and ``exp(log)``."""
 
 
 def _log_ndtr(log_ndtr: Function) -> Function:
     """In JAX's slope, the exponents of the density and of ``ndtr`` cancel where both are tiny."""
 
-    def slope(out: Array, x: Array) -> Array:
-        y = -x / math.sqrt(2)
-        far = y > 12
-        tail = 1 / _series_far(jnp.where(far, y, 12), -1) / math.sqrt(2)
-        inner, log = jnp.where(far, 0, x), jnp.where(far, 0, out)
-        body = jnp.exp(-inner * inner / 2 - log) / math.sqrt(2 * math.pi)
-        return jnp.where(far, tail, body)
-
     def smooth(x: Array, series_order: int = 3) -> Outputs:
+        def slope(out: Array, x: Array) -> Array:
+            return _over_ndtr(lax.stop_gradient(out), x)
+
         return with_slopes(lambda x: log_ndtr(x, series_order), slope)(x)
 
     return smooth
