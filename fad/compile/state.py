@@ -240,8 +240,8 @@ class StepState:
         def outer_of(root: TwinRoot) -> OuterTensor:
             outer = by_root.get(id(root))
             if outer is None:
-                is_grad = isinstance(root.source, TwinRoot)
-                source = outer_of(root.source) if is_grad else root.source
+                of = root.source
+                source = outer_of(of) if isinstance(of, TwinRoot) else of
                 outer = by_root[id(root)] = OuterTensor(root, source)
             return outer
 
@@ -257,7 +257,7 @@ class StepState:
             is_grad = bool(outer.also) or isinstance(root.source, TwinRoot)
             if root.is_met and (not is_grad or any([p.value is root.tensor for p in places])):
                 outer.tensor = root.tensor
-        self._look = [place.look for place in places]
+        self._look = [place.look for place in places if place.look is not None]
         self._there = [place.value for place in places]
         self._names = [place.name for place in places]
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}

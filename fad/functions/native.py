@@ -152,7 +152,7 @@ def _shared(rules: CallRules, program: JaxProgram | None) -> CallRules:
         return rules
     # What is in the key by its identity must live as long as the key.
     key = (rules.likeness, jaxpr_key(program.jaxpr), tuple(map(id, program.consts)))
-    shared, _ = state.calls.setdefault(key, (rules, program))
+    shared: CallRules = state.calls.setdefault(key, (rules, program))[0]
     return shared
 
 
