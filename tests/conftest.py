@@ -32,6 +32,7 @@ import os
 import random
 import shutil
 import tempfile
+import threading
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -67,12 +68,50 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
-import quick_programs
+from jax._src import cache_key
+from jax._src.interpreters import mlir
 
 import fad
 from fad.core.level import ThreadState
 
-quick_programs.install()
+# For each program that it lowers JAX makes an MLIR context: a megabyte, and a fifth of the time of these
+# tests. Newer ones use each context of a thread ten times, as is done here for older ones.
+if not hasattr(mlir, "_create_ir_context"):
+    _new_context, _contexts = mlir.make_ir_context, threading.local()
+
+    def _context() -> Any:
+        with contextlib.suppress(ValueError):  # there is none
+            if mlir.ir.Context.current is not None:
+                return _new_context()  # in the middle of lowering another program: with its own
+        context, uses = getattr(_contexts, "last", (None, 10))
+        if uses == 10:
+            context, uses = _new_context(), 0
+        _contexts.last = context, uses + 1
+        return context
+
+    mlir.make_ir_context = _context
+
+# A program that differs from a compiled one in its name alone, or in the names of its results, is that one.
+_key, _ir = cache_key.get, mlir.ir
+
+
+def _key_without_names(module: Any, *args: Any, **kwargs: Any) -> str:
+    with module.context:
+        program = module.operation.clone(ip=False)  # not into a module that is being made
+        program.attributes["sym_name"] = _ir.StringAttr.get("program")
+        for function in program.regions[0].blocks[0]:
+            if "res_attrs" in function.attributes:
+                results = [
+                    {a.name: a.attr for a in result if a.name != "jax.result_info"}
+                    for result in function.attributes["res_attrs"]
+                ]
+                function.attributes["res_attrs"] = _ir.ArrayAttr.get(
+                    [_ir.DictAttr.get(result) for result in results]
+                )
+        return str(_key(program, *args, **kwargs))
+
+
+cache_key.get = _key_without_names
 
 hypothesis.settings.register_profile(
     "ci",
@@ -235,15 +274,6 @@ def torch() -> Any:
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether `--full` was given."""
     return bool(request.config.getoption("--full"))
-
-
-# Rooms whose tests compare no bits: their programs are compiled in half of the time.
-QUICK = "arrays autograd bridge functions levels transforms views".split()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quickly(request: pytest.FixtureRequest) -> None:
-    quick_programs.compile_quickly(request.path.parent.name in QUICK)
 
 
 @pytest.fixture(scope="module", autouse=True)

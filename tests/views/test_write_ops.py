@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from quick_programs import as_users
 
 import fad
 import fad.numpy as fnp
@@ -20,8 +19,7 @@ SIZE = 4096
 
 def optimized(f: Any, *args: Any, donate: tuple[int, ...] = ()) -> str:
     """The program that XLA makes of a fad function."""
-    with as_users():
-        return jax.jit(fad.to_jax(f), donate_argnums=donate).lower(*args).compile().as_text()
+    return jax.jit(fad.to_jax(f), donate_argnums=donate).lower(*args).compile().as_text()
 
 
 def entry_and_bodies(hlo: str) -> str:
@@ -119,8 +117,7 @@ def beyond(f: Any, plain: Any, *args: Any, donate: tuple[int, ...] = (0,)) -> Co
     """What a fad function makes of the size of its result that ``plain``, written in JAX, does not."""
     x = args[0]
     shape = f"f32[{','.join(map(str, x.shape))}]"
-    with as_users():
-        expected = jax.jit(plain, donate_argnums=0).lower(*args).compile()
+    expected = jax.jit(plain, donate_argnums=0).lower(*args).compile()
     hlo = optimized(f, *args, donate=donate)
     found = made(hlo, shape) - made(expected.as_text(), shape)
     if donate and "input_output_alias" not in hlo:  # the donated buffer is not the result
