@@ -215,11 +215,7 @@ class Surroundings:
         after = {place.name: place for place in _places(self._f, self._statics)}
         for name, place in after.items():
             x = place.value
-            if (
-                isinstance(x, Tensor)
-                and x._level is level
-                and isinstance(x._value, jax.core.Tracer)
-            ):
+            if _is_traced_at(x, level):
                 raise self._left(place)
             if isinstance(x, jax.core.Tracer) and (
                 name not in before or before[name].value is not x
@@ -252,9 +248,10 @@ class Surroundings:
             new.put(old.value)
 
     def _left(self, place: Place) -> LevelError:
+        kind = "Tensor" if isinstance(place.value, Tensor) else "value"
         return LevelError(
-            f"jit: after the trace, {place.name} is a value of it ({describe(place.value)}), which it has at "
-            f"no call{_line(self._f, place.name)}: Python code of a compiled function runs once, when it is "
+            f"jit: after the trace, {place.name} is a {kind} of it ({describe(place.value)}), which has a "
+            f"value at no call{_line(self._f, place.name)}: Python code of a compiled function runs once, when it is "
             "traced. Return the Tensor from the function, and keep it where it is called; or write into a "
             "Tensor that is made outside, before the first call (t.copy_(x), buffer[i] = x)."
         )
@@ -275,6 +272,15 @@ class Surroundings:
             "random key is an argument, or fad.random.fold_in(key, t).",
             UserWarning,
         )
+
+
+def _is_traced_at(x: object, level: PyTree) -> bool:
+    """Whether ``x`` is a Tensor of the trace at ``level``, or of a transform inside of it."""
+    while isinstance(x, Tensor):
+        if x._level is level:
+            return isinstance(x._value, jax.core.Tracer)
+        x = x._value
+    return False
 
 
 def _is_tensor(place: Place) -> bool:

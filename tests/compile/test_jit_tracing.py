@@ -19,7 +19,7 @@ def test_eval_shape():
         found = fad.eval_shape(lambda x, s, **k: f(fnp, x, s, **k), x, 2.0, mode="mean")
         assert found == expected
     ran = []
-    fad.eval_shape(fad.grad(lambda x: (ran.append(x), fnp.sum(x))[1]), X)
+    fad.eval_shape(fad.grad(lambda x: (ran.append(1), fnp.sum(x))[1]), X)
     assert len(ran) == 1
 
 
