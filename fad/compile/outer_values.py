@@ -251,9 +251,9 @@ class Surroundings:
         kind = "Tensor" if isinstance(place.value, Tensor) else "value"
         return LevelError(
             f"jit: after the trace, {place.name} is a {kind} of it ({describe(place.value)}), which has a "
-            f"value at no call{_line(self._f, place.name)}: Python code of a compiled function runs once, when it is "
-            "traced. Return the Tensor from the function, and keep it where it is called; or write into a "
-            "Tensor that is made outside, before the first call (t.copy_(x), buffer[i] = x)."
+            f"value at no call{_line(self._f, place.name)}: Python code of a compiled function runs once, "
+            "when it is traced. Return the Tensor from the function, and keep it where it is called; or "
+            "write into a Tensor that is made outside, before the first call (t.copy_(x), buffer[i] = x)."
         )
 
     def _changed(self, place: Place, is_gone: bool) -> LevelError:

@@ -355,7 +355,7 @@ def test_a_body_does_not_take_what_leaks_for_its_own():
     kept = []
     f = fad.jit(lambda x: kept.append(x) or x * 2)
     for _ in range(2):
-        with pytest.raises(LevelError, match=r"kept\[\d\] is a value of it"):
+        with pytest.raises(LevelError, match=r"kept\[\d\] is a (Tensor|value) of it"):
             f(X)
     with pytest.raises(LevelError):
         kept[0] + 1
