@@ -49,6 +49,7 @@ from fad.tape.grad_mode import no_grad
 from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
 from fad.transforms.backward import leaf_outside
+from fad.transforms.boundary import check_written
 from fad.views.aliases import snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
@@ -425,13 +426,14 @@ class StepState:
 
         In the body they are separate. Those from outside share one there too.
         """
+        changed = [k for k, x in enumerate(leaves) if any([x is t for t in written])]
+        check_written(leaves, changed, "jit")
         others = [outer.find(leaves) for outer in self.outers if outer.tensor is not None]
         for k, x in enumerate(leaves):
             if not isinstance(x, Tensor) or x.meta is None:
                 continue
             # It is the written one, or another one is.
-            partners = [*others, *leaves] if any([x is t for t in written]) else written
-            for t in partners:
+            for t in others if k in changed else written:
                 if isinstance(t, Tensor) and t is not x and shares(x, t):
                     raise LevelError(
                         f"jit: the function writes to a Tensor that shares its storage with leaf {k} of the "

@@ -465,3 +465,21 @@ def test_whether_it_requires_grad_is_state():
             assert t.requires_grad is u.requires_grad
             assert_close(t.detach(), u.detach())
     assert len(compiled[0]._quick) == 2
+
+
+@pytest.mark.parametrize("calls_before", [0, 1, 6])
+def test_one_tensor_given_twice_and_written_to_is_refused(calls_before: int) -> None:
+    @fad.jit
+    def step(x: fad.Tensor, y: fad.Tensor) -> fad.Tensor:
+        x.add_(1.0)
+        return y * 1.0
+
+    for _ in range(calls_before):
+        x, y = fad.zeros(2), fad.ones(2)
+        assert step(x, y).tolist() == x.tolist() == y.tolist() == [1.0, 1.0]
+    x = fad.zeros(2)
+    for _ in range(3):
+        with pytest.raises(LevelError, match="shares its storage with leaf 1"):
+            step(x, x)
+    assert x.tolist() == [0.0, 0.0] and x.version == 0
+    assert step(x, y := fad.ones(2)).tolist() == y.tolist() == x.tolist()
