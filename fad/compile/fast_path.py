@@ -326,7 +326,7 @@ class QuickStep:
         self, results: PyTree, fresh: dict[int, Tensor], leaves: Sequence[PyTree]
     ) -> list[PyTree]:
         step = self.step
-        tensors = bool(step.effects) or any([type(x) is Tensor for x in leaves])
+        tensors = step.gives_tensors(leaves)
         values, k = [], 0
         for kind in step.kinds:
             if not isinstance(kind, str):

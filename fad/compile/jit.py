@@ -393,7 +393,7 @@ class Compiled:
                     step.apply(targets, outs, leaves)
             elif not step.tracked:
                 outs = list(map(without_history, outs))
-        tensors = bool(step.effects) or any([isinstance(x, Tensor) for x in leaves])
+        tensors = step.gives_tensors(leaves)
         outs = step.results(outs, leaves)
         if tensors or any([isinstance(x, Tensor) for x in outs]):
             outs = leave(outs, tensors)

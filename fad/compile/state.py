@@ -312,6 +312,12 @@ class StepState:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
         return all(map(operator.is_, map(operator.call, self._look), self._there))
 
+    def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
+        """Whether results are Tensors: if one is written to or given, or all that the body uses is outside."""
+        if self.effects or (self.outers and not leaves):
+            return True
+        return any([isinstance(x, Tensor) for x in leaves])
+
     @property
     def acts(self) -> bool:
         """Whether a call changes anything outside."""

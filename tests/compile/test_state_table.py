@@ -483,3 +483,12 @@ def test_one_tensor_given_twice_and_written_to_is_refused(calls_before: int) -> 
             step(x, x)
     assert x.tolist() == [0.0, 0.0] and x.version == 0
     assert step(x, y := fad.ones(2)).tolist() == y.tolist() == x.tolist()
+
+
+def test_a_function_without_arguments_gives_tensors_where_it_uses_some() -> None:
+    w = fad.tensor([1.0, 2.0])
+    double = fad.jit(lambda: {"y": w * 2.0, "n": fad.numpy.ones(2)})
+    for _ in range(6):
+        assert [type(x) for x in double().values()] == [fad.Tensor, fad.Tensor]
+    assert isinstance(fad.jit(lambda: jnp.ones(2))(), jax.Array)
+    assert isinstance(fad.jit(lambda x: x * w)(jnp.ones(2)), jax.Array)
