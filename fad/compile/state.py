@@ -313,7 +313,7 @@ class StepState:
         return all(map(operator.is_, map(operator.call, self._look), self._there))
 
     def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
-        """Whether results are Tensors: if one is written to or given, or all that the body uses is outside."""
+        """Whether results are Tensors: if one is written to or given, or nothing is given and one is used."""
         if self.effects or (self.outers and not leaves):
             return True
         return any([isinstance(x, Tensor) for x in leaves])
