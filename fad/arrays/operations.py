@@ -94,6 +94,8 @@ _TEXTS = {
     "compiled: make that argument static, fad.jit(f, static_argnums=...)",
     "to have the same dtypes": "functions of fad.lax convert nothing: write the function of fad.numpy, or "
     "x.astype(y.dtype)",
+    "got <class 'NoneType'>": "None is no array: x.grad is None until backward() has reached x, and what a "
+    "function without return gives is None too",
     "Zero-dimensional arrays cannot be concatenated": "the arrays are one argument, a list: [x, y]",
 }
 

@@ -70,3 +70,10 @@ def test_errors_of_the_user_and_of_fad_are_left_alone() -> None:
 
     assert notes(lambda: fad.lax.scan(body, X, X)) == []
     assert notes(lambda: fad.vmap(fnp.nonzero)(jnp.ones((2, 3)))) == []
+
+
+def test_an_argument_that_is_none() -> None:
+    v = fad.tensor([1.0, 2.0], requires_grad=True)
+    for call in (lambda: v.sub(v.grad, alpha=0.1), lambda: fnp.add(v, None)):
+        with pytest.raises(TypeError, match=r"x\.grad is None until backward\(\) has reached x"):
+            call()
