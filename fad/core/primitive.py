@@ -173,7 +173,7 @@ class Primitive:
     tangents); else 0.
     ``paths``: how an output may depend on an input, see `fad.core.dataflow`; if empty, one output does.
     ``linear_versions``: what a rule that is transposed has in its place (None: itself), see
-        `fad.functions.derived_rules`.
+    `fad.functions.derived_rules`.
     ``named``: what it is among named axes, see `fad.tape.vmap`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.tape.staged` has seen.
     ``calls``: of functions with derivatives of their own in it (`fad.core.jaxprs.calls_with_rules`), as far
