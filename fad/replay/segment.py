@@ -241,7 +241,9 @@ class Stretch:
         """The outputs of ``at``, evaluated at its level."""
         try:
             return self._process(at, args)
-        except Exception:
+        except (RuntimeError, ValueError):  # JAX raises either, by what reads the array
+            if not any([is_deleted(a) for a in args]):
+                raise
             return _on_deleted(self.trace.level, lambda args: self._process(at, args), args)
 
     def _process(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:
@@ -277,6 +279,13 @@ def _at_versions_then(args: Sequence[object]) -> Iterator[None]:
     finally:
         for meta, storage in zip(metas, storages, strict=True):
             meta.storage = storage
+
+
+def is_deleted(x: object) -> bool:
+    """Whether the array of a Tensor, or an array, has been deleted."""
+    while isinstance(x, Tensor):
+        x = x._value
+    return type(x) is jaxapi.array_type and bool(x.is_deleted())
 
 
 def _on_deleted(
