@@ -208,6 +208,20 @@ def test_modes_of_the_thread():
     assert_close(short(f, x), 2 * X)
 
 
+@pytest.mark.parametrize("number", [float, np.float32, int])
+def test_numbers_that_differ_from_trace_to_trace(number):
+    numbers = [number(987654), number(987655)]  # no other test has these: no array of them is there
+    f = fad.jit(lambda x: x * numbers[fad.is_grad_enabled()])
+    x = fad.tensor(X)
+    for _ in range(2):
+        f(x)
+        with fad.no_grad():
+            f(x)
+        with fad.autograd.saved_tensors_hooks(lambda v: v, lambda v: v):
+            f(x)
+    assert_close(short(f, x), numbers[1] * X)
+
+
 def test_in_a_trace_of_jax_and_out_of_it():
     f = fad.jit(lambda p: {"y": p["x"] * 2})
 
