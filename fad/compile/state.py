@@ -33,7 +33,7 @@ from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins,
 from fad.compile.outer_values import Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, inputs_of
-from fad.core.level import flush, inside, layers, modes, state
+from fad.core.level import batch_dim, flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import (
     Tensor,
@@ -568,7 +568,7 @@ def _one_lane(x: PyTree) -> PyTree:
     """The value that a Tensor has in every lane of the vmaps around."""
     while isinstance(x, Tensor) and x.level.maps:
         level: PyTree = x.level
-        dim = level.batch_dim(x)
+        dim = batch_dim(x)
         x = as_tensor(x.value) if dim is None else as_tensor(level.unwrap(x, 0))[0]
     return x
 
@@ -577,7 +577,7 @@ def _below(x: PyTree) -> PyTree:
     """``x`` without the levels around the call that have nothing of their own for it."""
     while isinstance(x, Tensor) and x.level is not ROOT and x.level is not state.body:
         level = x.level
-        if x.requires_grad or level.tangent(x) is not None or level.batch_dim(x) is not None:
+        if x.requires_grad or level.tangent(x) is not None or batch_dim(x) is not None:
             break
         if level.traces or not isinstance(x.value, (Tensor, array_type)):
             break

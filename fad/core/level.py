@@ -21,7 +21,7 @@ import threading
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from fad.core import tensor as tensors
 from fad.core.avals import VALUES
@@ -31,7 +31,6 @@ from fad.core.tensor import bodies as bodies
 from fad.core.types import (
     Array,
     ArrayFunction,
-    Aval,
     Expanding,
     MaybeValue,
     Operand,
@@ -46,6 +45,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+# What a level can note: while it runs, random numbers are drawn, or a Tensor is written to; a backward pass
+# adds to the ``.grad`` of a Tensor of it; a Tensor of it gets a value that is not that of its history.
+Event: TypeAlias = Literal["draw", "write", "gradient", "unrecorded"]
 
 
 class ThreadState(threading.local):
@@ -101,7 +105,7 @@ class ThreadState(threading.local):
     trace: Deferred | None = None
     replaying: bool = True
     exact: bool = False
-    body: Level | None = None
+    body: TracedBody | None = None
     host: Any = None
     outside_jax_trace = -1
     pure: Level | None = None
@@ -130,18 +134,22 @@ class Level(Observable):
     Other code uses the methods and attributes below; it does not test the class of a level.
 
     ``kind``: the name of the transform, for messages and keys.
+    ``settings``: the arguments that an equivalent level is made with: of levels with equal ``kind`` and
+    ``settings``, each may run what was compiled for the other.
+    ``trace``: the operations of it that are deferred now; None if none are.
     ``runs_again``: if the code inside may run more than once, a name for that code, for error messages:
     there, in-place writes to Tensors from outside are errors. Else the empty string.
     ``deriving``: the level derives a rule from the body of a Function. There, reading a number out of a
     differentiated Tensor (``x.item()``) is an error; at other levels the number is a constant.
-    ``traces``: values inside are tracers. ``maps``: a Tensor may have one value for each lane of a vmap.
+    ``traces``: values inside are tracers. ``maps``: a Tensor may have one value for each lane of a vmap; its
+    ``aux`` is the dimension of these, or None.
     ``on_tape``: a Tensor of this level may be part of the graph of the eager tape.
     ``tape_id``: the highest id of the levels that graphs of this level go on to, for a level that is
     ``on_tape``; -1 where there are none.
     ``notes_captures``: the level notes which values from outside its operations use, and may replace
     them.
     ``arguments``: the Tensors of levels below that are arguments of the function inside; see
-    `note_argument`.
+    `new_argument`.
 
     >>> import fad
     >>> class PrintLevel(fad.extend.Level):
@@ -156,6 +164,8 @@ class Level(Observable):
     __slots__ = ("_saved", "alive", "arguments", "id")
 
     kind = "level"
+    settings: tuple[Hashable, ...] = ()
+    trace: Deferred | None = None
     runs_again = ""
     deriving = False
     traces = False
@@ -194,9 +204,6 @@ class Level(Observable):
         """What a backward pass that is not itself recorded computes with, in place of ``x``."""
         raise NotImplementedError
 
-    def current_trace(self) -> Deferred | None:
-        """The trace to which its operations are appended now; None if there is none."""
-
     def lift(self, x: Operand) -> Tensor:
         """``x`` as a Tensor of this level; Tensors of this or a higher level are returned as they are."""
         if isinstance(x, Tensor) and x.level.id >= self.id:
@@ -207,51 +214,23 @@ class Level(Observable):
         """The value that replaces ``t``, a Tensor of this level, once the level has finished."""
         return t.value
 
-    def afterwards(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        """`process` for a level that has finished."""
-        return bind(op, [outlived(a) for a in args])
-
     def tangent(self, t: Tensor) -> MaybeValue:
         """The tangent that ``t`` has at this level; None where it has none."""
         return None
 
-    def batch_dim(self, t: Tensor) -> int | None:
-        """The dimension of the value of ``t`` that this level maps over, or None."""
-        return None
+    def readable(self, t: Tensor, what: str = "") -> Operand:
+        """What Python reads numbers of in place of ``t``, one level down; ``what`` reads them, in messages.
 
-    def check_has_value(self, t: Tensor, what: str = "") -> None:
-        """Raise `HostValueError` where ``t`` has no single value that Python could read by ``what``."""
+        Raises:
+            HostValueError: ``t`` has no single value.
+        """
+        value: Operand = t.value
+        return value
 
-    def note_argument(self, value: object) -> None:
-        """``value``, of a level below, is an argument of the function that runs at this level."""
-        if isinstance(value, Tensor):
-            self.arguments.append(value)
+    def note(self, event: Event, t: Tensor | None = None) -> None:
+        """Something happens while this level runs, or to a Tensor ``t`` of it; see `Event`."""
 
-    def inside(self, t: Tensor) -> Tensor:
-        """What stands for ``t``, a Tensor from outside, at this level; ``t`` itself where nothing does."""
-        return t
-
-    def outside(self, t: Tensor) -> Tensor:
-        """The Tensor from outside that ``t`` stands for; else ``t`` itself."""
-        return t
-
-    def readable(self, t: Tensor) -> Any:
-        """What Python reads numbers of in place of ``t``, a Tensor of this level."""
-        return t
-
-    def note_gradient(self, t: Tensor) -> None:
-        """A backward pass adds to the ``.grad`` of ``t``, a Tensor of this level."""
-
-    def note_draw(self) -> None:
-        """Random numbers are drawn while this level runs."""
-
-    def note_write(self) -> None:
-        """A Tensor is written to while this level runs."""
-
-    def note_unrecorded(self, t: Tensor) -> None:
-        """``t``, a Tensor of this level, has got a value that is not that of its history, which stays."""
-
-    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Operand], Value]) -> Tensor:
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)
 
@@ -276,39 +255,31 @@ class Level(Observable):
         lazy = t._lazy
         return t._value.aval if lazy is None else lazy.aval
 
-    # For replay: the parts of a Tensor (values one level down); how it, and an equivalent level, are made.
+    def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:
+        """The parts of ``t``, values one level down, and the static rest: as a pytree is taken apart."""
+        return (t._value,), None
 
-    def parts(self, t: Tensor) -> tuple[Any, ...]:
-        """The parts of ``t``, a Tensor of this level: values one level down."""
-        return (t._value,)
+    def unflatten(self, rest: Hashable, parts: Iterator[Operand]) -> Tensor:
+        """A Tensor of this level with this static rest, of the next ones of ``parts``."""
+        return new_tensor(next(parts), self)
 
-    def layout(self, t: Tensor) -> Hashable:
-        """The static data that `from_parts` needs, besides the parts, to make ``t`` again."""
-        return None
 
-    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
-        """A Tensor of this level with these parts and `layout`."""
-        return new_tensor(parts[0], self)
+class TracedBody(Level):
+    """The level of a body of `jit` that is being traced; see NOTE [twins] in `fad.compile.outer_tensors`."""
 
-    def part_avals(self, aval: Aval, layout: Any) -> tuple[Aval, ...]:
-        """The avals of the parts of a Tensor of this level with this aval and `layout`."""
-        return (aval,)
+    __slots__ = ()
 
-    def part_count(self, layout: Any) -> int:
-        """How many parts a Tensor of this level with this `layout` has."""
-        return 1
+    def inside(self, t: Tensor) -> Tensor:
+        """What stands in the body for ``t``, a Tensor from outside; ``t`` itself where nothing does."""
+        return t
 
-    def settings(self) -> tuple[Hashable, ...]:
-        """The arguments that an equivalent level is made with."""
-        return ()
+    def outside(self, t: Tensor) -> Tensor:
+        """The Tensor from outside that ``t`` stands for; else ``t`` itself."""
+        return t
 
-    def maker(self) -> Callable[[], Level]:
-        """A function that makes an equivalent level; it does not refer to this one."""
-        return functools.partial(type(self), *self.settings())
-
-    def key(self) -> Hashable:
-        """A key of what this level does: levels with equal keys are equivalent."""
-        return self.kind, *self.settings()
+    def lower(self, x: Operand) -> Array:
+        """``x`` as JAX sees it in the body."""
+        raise NotImplementedError
 
 
 def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
@@ -343,8 +314,28 @@ def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
     if top is None:
         return op.execute(args)
     if not top.alive:
-        return top.afterwards(op, args)
+        return bind(op, [outlived(a) for a in args])
     return top.process(op, args)
+
+
+def new_argument(value: Operand, level: Level, aux: object = None) -> Tensor:
+    """`new_tensor` for an argument of the function that runs at ``level``, which notes it.
+
+    >>> import fad
+    >>> with fad.extend.RecordingLevel() as level:
+    ...     x = fad.extend.new_argument(fad.tensor(2.0), level)
+    ...     [a.item() for a in level.arguments]
+    [2.0]
+    """
+    if isinstance(value, Tensor):
+        level.arguments.append(value)
+    return new_tensor(value, level, aux)
+
+
+def batch_dim(t: Tensor) -> int | None:
+    """The dimension of the value of ``t`` that its level maps over, or None."""
+    dim: int | None = t.aux if t._level.maps else None
+    return dim
 
 
 def outlived(x: Any) -> Any:
@@ -401,7 +392,7 @@ def modes(**values: object) -> Iterator[None]:
 
 
 @contextmanager
-def body_of(level: Level) -> Iterator[None]:
+def body_of(level: TracedBody) -> Iterator[None]:
     """A block that traces the body of `jit` at ``level``, which captures Tensors made before it."""
     with bodies.lock:
         bodies.traced += 1
@@ -523,9 +514,8 @@ def flush() -> None:
     """
     modes = state.__dict__.get  # without a key: the default
     for level in modes("levels", ()):
-        trace = level.current_trace()
-        if trace is not None:
-            trace.materialize()
+        if level.trace is not None:
+            level.trace.materialize()
     trace = state.trace
     if trace is not None:
         trace.materialize()

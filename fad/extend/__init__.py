@@ -11,7 +11,8 @@ from fad.errors.missing_names import hints_of as _hints_of
 
 _NAMES = {
     # Operations and levels.
-    "fad.core.level": "Level bind flush map_outputs=map_tensors outlived restores_modes uncompiled",
+    "fad.core.level": """Level bind flush map_outputs=map_tensors new_argument outlived restores_modes
+        uncompiled""",
     "fad.core.tensor": "Tensor bottom new_tensor",
     "fad.core.types": "Operation",
     "fad.extend.operations": "operation",

@@ -23,6 +23,7 @@ from fad.core.level import Level as Level
 from fad.core.level import bind as bind
 from fad.core.level import flush as flush
 from fad.core.level import map_tensors as _map_outputs
+from fad.core.level import new_argument as new_argument
 from fad.core.level import outlived as outlived
 from fad.core.level import restores_modes as restores_modes
 from fad.core.level import uncompiled as uncompiled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from fad.core import trees
-from fad.core.level import layers, outlived
+from fad.core.level import batch_dim, layers, outlived
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
@@ -178,7 +178,7 @@ def host_error(
     rules: UserRules, rule: str, error: Exception, values: Sequence[object]
 ) -> RuleError:
     """The error for a body that needs numbers where its arguments have none."""
-    if any([t.level.batch_dim(t) is not None for v in values for t in layers(v)]):
+    if any([batch_dim(t) is not None for v in values for t in layers(v)]):
         names = ", ".join(rules.argument_names())
         advice = f"Write a vmap rule, which gets whole batches: vmap(info, in_dims, {names})."
     elif any(map(is_tracer, values)):

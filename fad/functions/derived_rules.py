@@ -17,7 +17,7 @@ from fad.core.dataflow import DROPPED, RECORDED, Dataflow
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import ClosedJaxpr, called, run_jaxpr, with_parameters, zeros
 from fad.core.jaxprs import inner_jaxprs, select, spread, trace, with_programs
-from fad.core.level import bind, outlived, restores_modes, state
+from fad.core.level import Event, bind, outlived, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import (
@@ -228,7 +228,7 @@ class TransposingLevel(DerivingGradLevel):
         super().__exit__(*exc)
         self.leads.clear()  # nodes refer to their level
 
-    def variable(self, value: Value) -> Tensor:
+    def variable(self, value: Operand) -> Tensor:
         t = super().variable(value)
         self.leads[gradient_edge(t)[0]] = True
         return t
@@ -302,12 +302,15 @@ class TransposingLevel(DerivingGradLevel):
             return f"what {op.name} computes under no_grad, or detaches"
         return WITHOUT_DERIVATIVE
 
-    def constant(self, t: Tensor, stop: Callable[[Value], Value]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Operand], Value]) -> Tensor:
         found = super().constant(t, stop)
         found._aux = t.aux or (DETACHED if self.depends(t) else None)
         return found
 
-    def note_unrecorded(self, t: Tensor) -> None:
+    def note(self, event: Event, t: Tensor | None = None) -> None:
+        super().note(event, t)
+        if event != "unrecorded" or t is None:
+            return
         history = new_tensor(t._value, self)  # an alias is only now brought up to date
         history._requires_grad, history._node = t._requires_grad, t._node
         if self.depends(history):
@@ -319,8 +322,9 @@ class TransposingLevel(DerivingGradLevel):
         _, _, below = super().with_primal(value, aux, primal)
         return value, self.dropped(primal), below
 
-    def check_has_value(self, t: Tensor, what: str = "") -> None:
+    def readable(self, t: Tensor, what: str = "") -> Operand:
         self.read = self.read or bool(t.aux) or self.depends(t)
+        return super().readable(t, what)
 
 
 # So many derivations of one rule inside of each other belong to a derivative of an order that nobody takes.

@@ -13,8 +13,9 @@ from fad.core.caches import Table
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import refer_weakly
 from fad.core.jaxprs import select, spread
-from fad.core.level import restores_modes, state
+from fad.core.level import Event, restores_modes, state
 from fad.core.primitive import Primitive
+from fad.core.tensor import Tensor
 from fad.core.trees import Rest
 from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, PyTree, Value
 from fad.errors import RuleError
@@ -490,8 +491,8 @@ class DerivingGradLevel(GradLevel):
         super().__init__()
         self.writes = False
 
-    def note_write(self) -> None:
-        self.writes = True
+    def note(self, event: Event, t: Tensor | None = None) -> None:
+        self.writes = self.writes or event == "write"
 
 
 class DerivingJvpLevel(JvpLevel):

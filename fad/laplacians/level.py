@@ -23,6 +23,7 @@ from fad.extend import (
     interpret,
     is_elementwise,
     map_outputs,
+    new_argument,
     new_tensor,
     program_key,
     programs,
@@ -32,7 +33,6 @@ from fad.extend import (
 from fad.extend.types import (
     Array,
     ArrayFunction,
-    Aval,
     DType,
     JaxEquation,
     JaxProgram,
@@ -157,21 +157,11 @@ class LaplacianLevel(RecordingLevel):
     def tangent(self, t: Tensor) -> Any:
         return t.aux
 
-    def parts(self, t: Tensor) -> tuple[Any, ...]:
-        return (t._value, *_arrays(t._aux or ()))
+    def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:
+        return (t._value, *_arrays(t._aux or ())), _layout(t._aux or ())
 
-    def layout(self, t: Tensor) -> Hashable:
-        return _layout(t._aux or ())
-
-    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
-        return self.with_derivatives(parts[0], *_aux_of(iter(parts[1:]), layout))
-
-    def part_avals(self, aval: Any, layout: Any) -> tuple[Aval, ...]:
-        rows = [aval.update(shape=(len(p), *aval.shape)) for p in layout if type(p) is RowPattern]
-        return (aval, *rows, *([aval] * layout.count(None)))
-
-    def part_count(self, layout: Any) -> int:
-        return 1 + sum([type(p) is not Coordinates for p in layout])
+    def unflatten(self, rest: Any, parts: Iterator[Any]) -> Tensor:
+        return self.with_derivatives(next(parts), *_aux_of(parts, rest))
 
     def with_derivatives(self, value: Value, *parts: Any) -> Tensor:
         """A Tensor of this level; ``parts``: its Jacobian and its Laplacian, if it has them."""
@@ -179,8 +169,7 @@ class LaplacianLevel(RecordingLevel):
 
     def coordinates(self, value: Array, first: int) -> Tensor:
         """A Tensor whose elements are the coordinates from number ``first`` on."""
-        self.note_argument(value)
-        return self.with_derivatives(value, *([Coordinates(first)] if value.size else ()))
+        return new_argument(value, self, (Coordinates(first),) if value.size else None)
 
     def unpack(self, x: Operand) -> tuple[Any, ...]:
         """The value of ``x`` at this level, and its Jacobian and Laplacian, where they are not zero."""

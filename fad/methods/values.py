@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from fad.core.jaxapi import array_type
-from fad.core.level import flush, layers, outlived, state
-from fad.core.tensor import Tensor, bodies, given_away
+from fad.core.level import batch_dim, flush, layers, outlived, state
+from fad.core.tensor import Tensor, given_away
 from fad.core.types import DTypeLike, Operand, PyTree
 from fad.errors import (
     ArgumentError,
@@ -34,12 +34,9 @@ def unwrap(x: Operand, what: str = "") -> Any:
         HostValueError: it is batched or being traced, and so has no single value.
     """
     x = outlived(x)
-    if bodies.traced and isinstance(x, Tensor):
-        x = x.level.readable(x)
     while isinstance(x, Tensor):
         given_away(x)
-        x.level.check_has_value(x, what)
-        x = outlived(x.value)
+        x = outlived(x.level.readable(x, what))
     return x
 
 
@@ -261,7 +258,7 @@ def facts(self: Tensor) -> list[str]:
         parts.append(f"level={self.level.id} ({self.level.kind})")
         if not self.level.alive:
             parts[-1] = parts[-1][:-1] + ", finished)"
-        dim, tangent = self.level.batch_dim(self), self.level.tangent(self)
+        dim, tangent = batch_dim(self), self.level.tangent(self)
         if dim is not None:
             parts.append(f"batch_dim={dim}")
         if tangent is not None:

@@ -7,18 +7,18 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import numpy as np
 
 from fad.core import jaxapi
-from fad.core.avals import SCALARS, constant
+from fad.core.avals import SCALARS, aval_of, constant
 from fad.core.borrowed import is_borrowed
 from fad.core.caches import Table
 from fad.core.tensor import Meta, Tensor, lazy_tensor, storage_of
 from fad.core.threads import on_new_thread
-from fad.core.types import Value
+from fad.core.types import Aval, Value
 from fad.tape.graph import AccumulateGrad, Node, accumulator_of
 from fad.tape.recorder import ROOT, RecordingLevel
 from fad.views.aliases import out_of_date
@@ -104,12 +104,15 @@ def is_small(array: object) -> bool:
 
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
+# What is known of an argument of an operation: its layout, its aval as its level shows it, and those of its
+# parts.
+Known: TypeAlias = tuple[Hashable, Aval, tuple[Aval, ...]]
 
 
 class Input(NamedTuple):
     """An input of a trace: the argument, its parts one level down, and what the guard compares.
 
-    ``layout`` is that of `Level.layout`, or `FOREIGN`; ``version`` how often it had been changed
+    ``layout`` is the static rest of `Level.flatten`, or `FOREIGN`; ``version`` how often it had been changed
     in place. ``code`` is the guard code: in keys of states that of a new input stands before its place.
     ``edge`` is its place in the graph, see `edge_of`.
     """
@@ -121,6 +124,12 @@ class Input(NamedTuple):
     version: int
     code: tuple[int, Hashable]
     edge: tuple[Any, int] | None = None
+
+    @property
+    def known(self) -> Known:
+        """What an operation on it depends on."""
+        parts = (self.aval,) if self.layout is FOREIGN else tuple(map(aval_of, self.parts))
+        return self.layout, self.aval, parts
 
     @property
     def is_leaf(self) -> bool:
@@ -150,7 +159,7 @@ def small_aval(value: object) -> Any:
 def outer_level_defers(inputs: Sequence[Input]) -> bool:
     """Whether values one level down are of a level that has a trace, of which a program will be a part."""
     below = [p._level for given in inputs for p in given.parts if type(p) is Tensor]
-    return any([level.alive and level.current_trace() is not None for level in below])
+    return any([level.alive and level.trace is not None for level in below])
 
 
 def is_untouched(variable: Tensor) -> bool:
@@ -203,10 +212,10 @@ def look(a: Any, own: RecordingLevel) -> Input | None:
             if a._requires_grad and not (own.wraps and _is_place_to_begin(a)):
                 return None  # in the middle of a graph
             if own is not ROOT or a._requires_grad:
-                parts = own.parts(a)
+                parts, layout = own.flatten(a)
                 if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
                     return None
-                aval, layout = own.aval(a), own.layout(a)
+                aval = own.aval(a)
                 edge = edge_of(a) if layout is True else None
                 return Input(a, parts, aval, layout, version, (aval_id(aval), layout), edge)
             value = a._value
@@ -331,7 +340,7 @@ def as_captured(given: Input) -> Any:
         accumulator_of(a) if is_leaf else None
     )  # before the handle takes over what ``a`` has of it
     level, layout = (ROOT, False) if given.layout is FOREIGN else (a._level, given.layout)
-    handle = level.from_parts(parts or (jaxapi.zeros(given.aval),), layout)
+    handle = level.unflatten(layout, iter(parts or (jaxapi.zeros(given.aval),)))
     past = handle.meta = Past(a, version)
     past.leaf = leaf
     if edge is None or is_leaf:
@@ -355,7 +364,7 @@ def _is_value(x: object) -> bool:
     """Whether no level, and not the tape, records what is computed from ``x``, as far as can be seen."""
     if type(x) is not Tensor:
         return True
-    return not x._requires_grad and x._lazy is None and all(map(_is_value, x._level.parts(x)))
+    return not x._requires_grad and x._lazy is None and all(map(_is_value, x._level.flatten(x)[0]))
 
 
 def parts_of(inputs: Sequence[Input]) -> list[Value]:

@@ -319,7 +319,7 @@ def _on_deleted(
     finally:
         for t, a in swapped:
             t._value = a
-    for v in [*made, *[bottom(p) for o in outs for p in level.parts(o) if made]]:
+    for v in [*made, *[bottom(p) for o in outs for p in level.flatten(o)[0] if made]]:
         v.delete()
     return outs
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
+import functools
 import sys
 import threading
 import weakref
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 
-from fad.core.avals import struct_of
+from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Table
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.observation import observable
@@ -25,28 +26,25 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.threads import without_collector
 from fad.core.types import Aval, Expanding, Operand, Operation, Outputs, Value
-from fad.replay.inputs import FOREIGN, LARGE
+from fad.replay.inputs import FOREIGN, LARGE, Known
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
 from fad.replay.program import Program
 from fad.tape.graph import count_nodes, running
-from fad.tape.recorder import PrimitiveNode, RecordingLevel
+from fad.tape.recorder import ROOT, GradLevel, PrimitiveNode, RecordingLevel
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
 
 
-# What is known of an argument: its layout, and its aval as its level shows it.
-Known = tuple[Hashable, Aval]
-
-
 class Outcome(NamedTuple):
-    """The outputs of an operation at a level: what users see of them, their layouts, and whether they
-    require grad; through which arguments gradients go on, and which arguments its node keeps (-1: an
+    """The outputs of an operation at a level: what users see of them, their layouts and parts, and whether
+    they require grad; through which arguments gradients go on, and which arguments its node keeps (-1: an
     output). ``single``: it returns no tuple.
     """
 
     avals: tuple[Aval, ...]
     layouts: tuple[Hashable, ...]
+    parts: tuple[tuple[Aval, ...], ...]
     requires: tuple[bool, ...]
     routed: tuple[bool, ...]
     kept: tuple[int, ...]
@@ -61,9 +59,17 @@ forget_outcomes = _outcomes.clear
 
 def made_of(level: Level, parts: Iterator[Any], layout: Any) -> Any:
     """A value with this layout at a level: a Tensor of the level from its next parts, or the next one."""
-    if layout is FOREIGN:
-        return next(parts)
-    return level.from_parts([next(parts) for _ in range(level.part_count(layout))], layout)
+    return next(parts) if layout is FOREIGN else level.unflatten(layout, parts)
+
+
+def maker_of(level: Level) -> Callable[[], Level]:
+    """A function that makes an equivalent level; it does not refer to this one."""
+    return functools.partial(GradLevel if level is ROOT else type(level), *level.settings)
+
+
+def key_of(level: Level) -> Hashable:
+    """A key of what a level does: levels with equal keys are equivalent."""
+    return level.kind, *level.settings
 
 
 def use_of(op: Bound, args: Sequence[Known], key: Hashable) -> Use:
@@ -83,27 +89,26 @@ def outcome_of(
     if place in table:
         return table[place]  # type: ignore[no-any-return]
     found: list[Outcome] = []
-    maker = level.maker()
+    maker = maker_of(level)
 
     @with_default_state()
     def run(*values: Value) -> Outputs:
         state.replaying = False
         with maker() as own:
             rest = iter(values)
-            out = bind(op, [made_of(own, rest, layout) for layout, _ in args])
+            out = bind(op, [made_of(own, rest, layout) for layout, *_ in args])
             outs = out if type(out) is tuple else (out,)
             avals = tuple([own.aval(o) for o in outs])
-            layouts = tuple([own.layout(o) for o in outs])
+            flat = [own.flatten(o) for o in outs]
+            layouts = tuple([layout for _, layout in flat])
+            parts = tuple([tuple(map(aval_of, values)) for values, _ in flat])
             routes = _routes(op, outs, len(args))
             requires = tuple([layout is True and level.wraps for layout in layouts])
-            found.append(Outcome(avals, layouts, requires, *routes, type(out) is not tuple))
-            return [p for o in outs for p in own.parts(o)]
+            found.append(Outcome(avals, layouts, parts, requires, *routes, type(out) is not tuple))
+            return [p for values, _ in flat for p in values]
 
-    structs: list[Aval] = []
-    for layout, aval in args:
-        structs += [aval] if layout is FOREIGN else level.part_avals(aval, layout)
     try:
-        abstract_evaluation(run, *map(struct_of, structs))
+        abstract_evaluation(run, *[struct_of(aval) for *_, parts in args for aval in parts])
     except Exception:  # of any kind: the evaluation proper raises it where the operation is called
         return None
     are_small = all([a.size <= LARGE for a in found[0].avals])
@@ -149,6 +154,7 @@ class State:
     own: int
     avals: Sequence[Aval]
     layouts: Sequence[Hashable]
+    parts: Sequence[tuple[Aval, ...]]
     requires: Sequence[bool]
     routed: Sequence[bool]
     kept: Sequence[int]
@@ -178,7 +184,7 @@ class Root(State):
     """
 
     def __init__(self, code: object, name: str, taken: int) -> None:
-        super().__init__(None, (), 0, (), (), (), (), (), True, 0, taken)
+        super().__init__(None, (), 0, (), (), (), (), (), (), True, 0, taken)
         self.code, self.name, self.policy = code, name, Policy()
 
 
@@ -306,9 +312,10 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
 
     def known(ref: int) -> Known:
         if ref < 0:
-            return trace.inputs[~ref].layout, trace.inputs[~ref].aval
+            return trace.inputs[~ref].known
         at = origin_of(path, ref)
-        return at.layouts[ref - at.first], at.avals[ref - at.first]
+        k = ref - at.first
+        return at.layouts[k], at.avals[k], at.parts[k]
 
     refs = tuple([k for k in key[2:] if type(k) is int])
     args = list(map(known, refs))

@@ -111,7 +111,16 @@ from fad.replay.segment import (
     fill,
     way_from,
 )
-from fad.replay.states import Root, State, next_state, referenced, root_of, tree
+from fad.replay.states import (
+    Root,
+    State,
+    key_of,
+    maker_of,
+    next_state,
+    referenced,
+    root_of,
+    tree,
+)
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import running
 from fad.tape.recorder import ROOT, RecordingLevel
@@ -149,8 +158,8 @@ class Trace:
         self.level = level
         self.begin(root)
         self.lock: AbstractContextManager[Any] = threading.RLock()
-        self.maker: Callable[[], Level] = level.maker()
-        self.key = (settings, level.key())
+        self.maker = maker_of(level)
+        self.key = (settings, key_of(level))
         self.name: str = root.name
         self.thread_state = state.__dict__  # compared by identity: that of its thread
         self.context = context
@@ -293,7 +302,7 @@ class Trace:
         lazy = root._lazy
         if root._level is not level and (root._level is not ROOT or lazy is not None):
             return False  # the state that it has comes from another level
-        if any([own.id > level.id and own.current_trace() is not None for own in state.levels]):
+        if any([own.id > level.id and own.trace is not None for own in state.levels]):
             return False  # a trace of an inner level may have it for an input
         if meta.storage.data is not None or meta.storage.peers:
             return False
@@ -512,7 +521,7 @@ class Trace:
 
         def finish(own: Level, given: Cells, cells: Cells, rest: Sequence[Operand]) -> PyTree:
             found = tuple(after(own, given, cells, rest))
-            return found, tuple([p for k in kept for p in own.parts(cells[k])])
+            return found, tuple([p for k in kept for p in own.flatten(cells[k])[0]])
 
         ending = path[-1].ending((key, long, *kept))
         program = ending.program or policy.program(
@@ -638,8 +647,8 @@ def open_trace(level: Any, inputs: Sequence[Value], function: Callable[..., PyTr
     if None in found:
         return
     codes = _codes(function)
-    around = tuple([own.key() for own in state.levels if own is not level])
-    key = (*map(id, codes), around, level.key(), *[given.code for given in found if given])
+    around = tuple([key_of(own) for own in state.levels if own is not level])
+    key = (*map(id, codes), around, key_of(level), *[given.code for given in found if given])
     name = getattr(function, "__name__", "a function")
     trace = _begun(level, key, codes, name, len(found))
     if trace is not None:

@@ -40,7 +40,7 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
     starts ``.grad`` with the detached gradient, which has no tangent.
     """
     meta, level = meta_of(t), t.level
-    level.note_gradient(t)
+    level.note("gradient", t)
     if level is ROOT and type(t._value) is array_type and is_tracing():
         _refuse_traced(t, gradient)
     with _adding:

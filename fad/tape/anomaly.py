@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, flush, state
+from fad.core.level import Level, batch_dim, bind, flush, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Storage, Tensor
 from fad.core.types import Array, MaybeValue, Operand, Operation, Outputs, PyTree
@@ -287,7 +287,7 @@ def parts_of(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
     while parts:
         what, x, dims = parts.pop(0)
         while isinstance(x, Tensor) and not x.level.traces:
-            dim, tangent = x.level.batch_dim(x), x.level.tangent(x)
+            dim, tangent = batch_dim(x), x.level.tangent(x)
             if dim is not None:
                 dims = (dim, *dims)
             if tangent is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from fad.core.level import bind, map_tensors, state
+from fad.core.level import bind, map_tensors, new_argument, state
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import Aval, MaybeValue, Operand, Operation, Outputs
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, Value
 from fad.tape.recorder import RecordingLevel
 
 
@@ -34,25 +34,15 @@ class JvpLevel(RecordingLevel):
     def tangent(self, t: Tensor) -> MaybeValue:
         return None if self.is_off() else t.aux
 
-    def parts(self, t: Tensor) -> tuple[MaybeValue, ...]:
-        return (t._value,) if t._aux is None else (t._value, t._aux)
+    def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:
+        return ((t._value,), False) if t._aux is None else ((t._value, t._aux), True)
 
-    def layout(self, t: Tensor) -> Hashable:
-        return t._aux is not None
-
-    def from_parts(self, parts: Sequence[Operand], layout: Any) -> Tensor:
-        return new_tensor(parts[0], self, parts[1] if layout else None)
-
-    def part_avals(self, aval: Aval, layout: Any) -> tuple[Aval, ...]:
-        return (aval, aval) if layout else (aval,)
-
-    def part_count(self, layout: Any) -> int:
-        return 2 if layout else 1
+    def unflatten(self, rest: Hashable, parts: Iterator[Operand]) -> Tensor:
+        return new_tensor(next(parts), self, next(parts) if rest else None)
 
     def dual(self, primal: Operand, tangent: MaybeValue) -> Tensor:
         """An argument, a Tensor of this level."""
-        self.note_argument(primal)
-        return new_tensor(primal, self, tangent)
+        return new_argument(primal, self, tangent)
 
     def unpack(self, x: Operand) -> tuple[Any, Any]:
         """Primal and tangent of ``x`` at this level; the tangent is None where it is zero."""

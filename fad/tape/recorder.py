@@ -7,7 +7,7 @@ dual or batched Tensor that requires grad is recorded at its level in the same w
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Self
 
 import jax
@@ -196,9 +196,6 @@ class RecordingLevel(Level):
         finally:
             super().__exit__(*exc)
 
-    def current_trace(self) -> Deferred | None:
-        return self.trace
-
     def unwrapped(self, args: Sequence[Any]) -> tuple[list[Operand], list[Any], bool]:
         """The arguments one level down, what this level has beside each (`Tensor.aux`), and whether there
         is any.
@@ -274,13 +271,13 @@ class GradLevel(RecordingLevel):
                 break
         return x
 
-    def layout(self, t: Tensor) -> Hashable:
-        return t._requires_grad
+    def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:
+        return (t._value,), t._requires_grad
 
-    def from_parts(self, parts: Sequence[Any], layout: Any) -> Tensor:
-        return self.variable(parts[0]) if layout else new_tensor(parts[0], self)
+    def unflatten(self, rest: Hashable, parts: Iterator[Operand]) -> Tensor:
+        return self.variable(next(parts)) if rest else new_tensor(next(parts), self)
 
-    def variable(self, value: Value) -> Tensor:
+    def variable(self, value: Operand) -> Tensor:
         """A fresh input of this level, which requires grad."""
         if isinstance(value, Tensor):
             self.arguments.append(value)
@@ -301,6 +298,16 @@ class RootLevel(GradLevel):
     def tape_id(self) -> int:  # type: ignore[override]
         return self.id
 
+    @property
+    def trace(self) -> Deferred | None:
+        """That of this thread."""
+        found: Deferred | None = state.__dict__.get("trace")
+        return found
+
+    @trace.setter
+    def trace(self, trace: Deferred | None) -> None:
+        state.trace = trace
+
     def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
         # Of untracked arguments, with no mode on: the most frequent case of eager code.
         if not anomaly.watch and not bodies.traced:
@@ -308,32 +315,17 @@ class RootLevel(GradLevel):
             for a in args:
                 if type(a) is Tensor:
                     if a._requires_grad or a._lazy is not None:
-                        return self._deferred(op, args)
+                        return super().process(op, args)
                     a = a._value
                 if type(a) not in VALUES and isinstance(a, Tensor):
-                    return self._deferred(op, args)
+                    return super().process(op, args)
                 values.append(a)
             if state.__dict__.get("inference") is None:
                 out = op.execute(values)
                 if type(out) is tuple:
                     return tuple([new_tensor(o, self) for o in out])
                 return new_tensor(out, self)
-        return self._deferred(op, args)
-
-    def maker(self) -> Callable[[], Level]:
-        return GradLevel
-
-    def _deferred(self, op: Any, args: Sequence[Operand]) -> Outputs:
-        """`process`, for a step that may have a trace."""
-        trace = state.__dict__.get("trace")
-        if trace is not None:
-            out = trace.append(op, args)
-            if out is not None:
-                return out
         return super().process(op, args)
-
-    def current_trace(self) -> Deferred | None:
-        return state.trace
 
 
 ROOT = RootLevel()
@@ -429,7 +421,7 @@ def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
     if wraps:
-        if level is ROOT and state.trace is None and state.replaying:
+        if level is ROOT and level.trace is None and state.replaying:
             # Now that it is known to be recorded, and before it has run: a trace may begin with it.
             out = seam.replay.open_step(op, args, plan)
             if out is not None:

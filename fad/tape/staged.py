@@ -30,6 +30,8 @@ from fad.core.jaxapi import (
 )
 from fad.core.jaxprs import bind_jaxpr, bits, calls_host, calls_with_rules, jaxpr_key
 from fad.core.level import (
+    Event,
+    TracedBody,
     bind,
     body_of,
     map_tensors,
@@ -300,7 +302,7 @@ def code_of(f: Callable[..., PyTree]) -> Hashable:
 STOP_GRADIENT = Primitive("stop_gradient", jax.lax.stop_gradient, deferrable=True)
 
 
-class StagedLevel(RecordingLevel):
+class StagedLevel(RecordingLevel, TracedBody):
     """The level of a body that is being traced: ``value`` is a JAX tracer or array.
 
     Arguments:
@@ -390,7 +392,10 @@ class StagedLevel(RecordingLevel):
             "from the function, rather than store it outside"
         )
 
-    def check_has_value(self, t: Tensor, what: str = "") -> None:
+    def readable(self, t: Tensor, what: str = "") -> Operand:
+        value: Operand = t if self.twins is None else self.twins.read(t)
+        if value is not t:
+            return value
         raise HostValueError(
             f"{what and f'{what} of '}a Tensor ({describe(t)}) inside the body of a staged function "
             f"(jit, scan, cond, ...), which has no value yet: {instead_of_a_number(what)}"
@@ -402,22 +407,18 @@ class StagedLevel(RecordingLevel):
     def outside(self, t: Tensor) -> Tensor:
         return t if self.twins is None else self.twins.outside(t)
 
-    def readable(self, t: Tensor) -> Any:
-        return t if self.twins is None else self.twins.read(t)
-
-    def note_gradient(self, t: Tensor) -> None:
-        if self.twins is not None:
+    def note(self, event: Event, t: Tensor | None = None) -> None:
+        if event == "draw":
+            self.has_drawn = True
+        elif event == "gradient" and self.twins is not None:
             self.twins.note_gradient(t)
-
-    def note_draw(self) -> None:
-        self.has_drawn = True
 
     def note_loops(self, loops: Sequence[Rolled], first: bool = False) -> None:
         """Note rolled loops, equal ones once: a body may be traced again for its derivative."""
         several = (*loops, *self.loops) if first else (*self.loops, *loops)
         self.loops = list(dict.fromkeys(several))
 
-    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Operand], Value]) -> Tensor:
         stopped: Tensor = bind(STOP_GRADIENT, (self.detach(t),))
         stopped._requires_grad = False
         return stopped

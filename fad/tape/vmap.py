@@ -23,7 +23,16 @@ from fad.core.jaxapi import (
     trace_context,
 )
 from fad.core.jaxprs import calls_with_rules, inner_jaxprs, trace
-from fad.core.level import Level, bind, layers, map_tensors, modes, state, traced_by_jax
+from fad.core.level import (
+    Level,
+    bind,
+    layers,
+    map_tensors,
+    modes,
+    new_argument,
+    state,
+    traced_by_jax,
+)
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import (
@@ -97,17 +106,14 @@ class BatchLevel(RecordingLevel):
         out = op.batch(values, tuple(dims), self)
         return map_tensors(lambda o: new_tensor(o, self, 0), out)
 
-    def layout(self, t: Tensor) -> Hashable:
-        found: Hashable = t._aux
-        return found
+    def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:
+        return (t._value,), t._aux
 
-    def from_parts(self, parts: Sequence[Operand], layout: Any) -> Tensor:
-        return new_tensor(parts[0], self, layout)
+    def unflatten(self, rest: Hashable, parts: Iterator[Operand]) -> Tensor:
+        return new_tensor(next(parts), self, rest)
 
-    def part_avals(self, aval: Any, layout: Any) -> tuple[Aval, ...]:
-        return (aval,) if layout is None else (_with_dim(aval, layout, self.batch_size),)
-
-    def settings(self) -> tuple[Hashable, ...]:
+    @property
+    def settings(self) -> tuple[Hashable, ...]:  # type: ignore[override]
         return self.batch_size, self.axis_name, self.randomness, self.first
 
     def aval(self, t: Tensor) -> Any:
@@ -117,18 +123,15 @@ class BatchLevel(RecordingLevel):
         aval = t._value.aval
         return aval if t._aux is None else _without_dim(aval, t.aux)
 
-    def batch_dim(self, t: Tensor) -> int | None:
-        dim: int | None = t.aux
-        return dim
-
-    def check_has_value(self, t: Tensor, what: str = "") -> None:
+    def readable(self, t: Tensor, what: str = "") -> Operand:
         if t.aux is not None:
             raise HostValueError(
                 f"{what and f'{what} of '}a batched Tensor ({describe(t)} inside vmap), which has a value "
                 f"for each lane, not one: {instead_of_a_number(what)}"
             )
+        return super().readable(t, what)
 
-    def constant(self, t: Tensor, stop: Callable[[Any], Value]) -> Tensor:
+    def constant(self, t: Tensor, stop: Callable[[Operand], Value]) -> Tensor:
         return new_tensor(stop(t.value), self, t.aux)
 
     def with_primal(self, value: Value, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
@@ -154,8 +157,7 @@ class BatchLevel(RecordingLevel):
 
     def mapped(self, value: Value, dim: int) -> Tensor:
         """An argument with the batch at ``dim``, a Tensor of this level."""
-        self.note_argument(value)
-        return new_tensor(value, self, dim)
+        return new_argument(value, self, dim)
 
     def unwrap(self, x: Value, out_dim: int | None, who: str = "vmap") -> Value:
         """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
@@ -176,11 +178,6 @@ class BatchLevel(RecordingLevel):
 @functools.lru_cache(maxsize=4096)
 def _without_dim(aval: Aval, dim: int) -> Any:
     return mapped_aval(aval.shape[dim], dim, aval)
-
-
-@functools.lru_cache(maxsize=4096)
-def _with_dim(aval: Any, dim: int, size: int) -> Any:
-    return aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -239,7 +236,7 @@ def lanes_inside(level: BatchLevel) -> Tensor:
     lanes, body = lanes_of(level), state.body
     if body is None or body.id < level.id:
         return lanes
-    return new_tensor(body.lower(lanes), body)  # type: ignore[attr-defined]  # a `StagedLevel`
+    return new_tensor(body.lower(lanes), body)
 
 
 class LanesAsked(BaseException):
@@ -503,7 +500,7 @@ def bind_random(op: Operation, args: Sequence[Operand]) -> Outputs:
 def note_draw() -> None:
     """Note in the levels of bodies being traced that the body draws."""
     for level in state.levels:
-        level.note_draw()
+        level.note("draw")
 
 
 def note_call(name: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
 from fad.extend import Operation, Primitive, RecordingLevel, Tensor, bind, map_outputs, new_tensor
-from fad.extend.types import Array, ArrayFunction, Aval, MaybeValue, Operand, Outputs, Value
+from fad.extend.types import Array, ArrayFunction, MaybeValue, Operand, Outputs, Value
 from fad.taylor.series import Series, series_of
 
 
@@ -106,23 +106,15 @@ class JetLevel(RecordingLevel):
     def tangent(self, t: Tensor) -> MaybeValue:
         return None if t.aux is None else t.aux[0]
 
-    def parts(self, t: Tensor) -> tuple[MaybeValue, ...]:
-        return (t._value, *(t._aux or ()))
+    def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:
+        coefficients = t._aux or ()
+        return (t._value, *coefficients), len(coefficients)
 
-    def layout(self, t: Tensor) -> Hashable:
-        return len(t._aux or ())
+    def unflatten(self, rest: Any, parts: Iterator[Operand]) -> Tensor:
+        return self.curve(next(parts), [next(parts) for _ in range(rest)])
 
-    def from_parts(self, parts: Sequence[Operand], layout: Any) -> Tensor:
-        return self.curve(parts[0], parts[1:])
-
-    def part_avals(self, aval: Aval, layout: Any) -> tuple[Aval, ...]:
-        found: tuple[Aval, ...] = (aval,) * (1 + layout)
-        return found
-
-    def part_count(self, layout: Any) -> int:
-        return 1 + int(layout)
-
-    def settings(self) -> tuple[Hashable, ...]:
+    @property
+    def settings(self) -> tuple[Hashable, ...]:  # type: ignore[override]
         return (self.order, self.scale)
 
     def derivatives(self, coefficients: Sequence[Value]) -> list[Value]:

@@ -57,8 +57,7 @@ def _jet(
     call, curves, order = _call(primals, series, who)
     call.tensors = has_tensor((primals, series))
     with JetLevel(order) as level:
-        for v in call.values:
-            level.note_argument(v)
+        level.arguments += [v for v in call.values if isinstance(v, Tensor)]
         inside = [
             level.curve(v, level.coefficients(c)) for v, c in zip(call.values, curves, strict=True)
         ]

@@ -37,16 +37,18 @@ import jax
 from fad.core import trees
 from fad.core.jaxprs import select, spread
 from fad.core.level import (
+    Event,
     Level,
     bind,
     captured_by_jit,
     layers,
+    new_argument,
     outlived,
     restores_modes,
     state,
 )
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom, new_tensor
+from fad.core.tensor import Tensor, bottom
 from fad.core.trees import partition
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
 from fad.errors import ArgumentError, GradientError, LevelError, StructureError, describe
@@ -120,8 +122,8 @@ class WatchLevel(GradLevel):
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         return super().process(op, [self.own(a) for a in args])
 
-    def note_write(self) -> None:
-        self.writes = True
+    def note(self, event: Event, t: Tensor | None = None) -> None:
+        self.writes = self.writes or event == "write"
 
     def lift(self, x: Operand) -> Tensor:
         if not isinstance(x, Tensor) or x.level is not self:
@@ -133,8 +135,7 @@ class WatchLevel(GradLevel):
 
     def tensor(self, value: Operand, requires_grad: bool) -> Tensor:
         """An argument of the body."""
-        self.note_argument(value)
-        t = new_tensor(value, self)
+        t = new_argument(value, self)
         t._requires_grad = requires_grad
         return t
 

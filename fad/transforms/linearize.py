@@ -122,8 +122,7 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
     tensors = has_tensor(primals)
     with LinearizeLevel() as level:
         variables = [level.variable(v) for v in values]
-        for v in values:
-            level.note_argument(v)
+        level.arguments += [v for v in values if isinstance(v, Tensor)]
         if tensors:
             stand_for(variables, primals)
         inside = trees.unflatten(structure, variables, primals)

@@ -115,7 +115,7 @@ def replace_primal(t: Tensor, data: Operand) -> None:
     value, aux = _with_primal(t._value, t._level, t._aux, data)
     t._value = value
     t._aux = aux
-    t._level.note_unrecorded(t)
+    t._level.note("unrecorded", t)
 
 
 def _with_primal(
@@ -146,7 +146,7 @@ def _inner(value: Operand, data: Operand, level: Level) -> Operand:
     t = new_tensor(value.value, value.level, value.aux)
     t._value, t._aux = _with_primal(value.value, value.level, value.aux, data)
     t._requires_grad, t._node, t._output_nr = value.requires_grad, value.node, value.output_nr
-    t._level.note_unrecorded(t)
+    t._level.note("unrecorded", t)
     return t
 
 

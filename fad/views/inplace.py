@@ -13,6 +13,7 @@ from fad.core.borrowed import as_array
 from fad.core.jaxapi import array_type
 from fad.core.level import (
     Level,
+    batch_dim,
     bind,
     bodies,
     flush,
@@ -80,7 +81,7 @@ def with_history(new: Value, old: Value) -> Any:
     if old.requires_grad:
         t._requires_grad = True
         t._node, t._output_nr = gradient_edge(old)
-    level.note_unrecorded(t)
+    level.note("unrecorded", t)
     return t
 
 
@@ -333,7 +334,7 @@ def _check(
             "the operation."
         )
     for level in state.levels:
-        level.note_write()
+        level.note("write", root)
         if level.id > root.born and level.runs_again:
             raise LevelError(
                 f"{who}: a Tensor ({describe(root)}) from outside was written to in the body of "
@@ -454,7 +455,7 @@ def _write_deferred(
                 alias.enter(a)
             if top is None or a._level.id > top.id:
                 top = a._level
-    trace = top.current_trace() if top.alive else None
+    trace = top.trace if top.alive else None
     return trace is not None and trace.write(op, own, others)
 
 
@@ -547,7 +548,7 @@ def check_captured(root: Tensor, new: Any) -> None:
     own = [x.level for x in layers(root)]
     for x in layers(new):
         level = x.level
-        if level.batch_dim(x) is not None and level.id > root.born and level not in own:
+        if batch_dim(x) is not None and level.id > root.born and level not in own:
             raise LevelError(
                 f"vmap: a value that differs between lanes ({describe(new)}) was written into a Tensor "
                 f"({describe(root)}) captured from outside of the mapped function, which has one "

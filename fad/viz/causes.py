@@ -132,10 +132,11 @@ class _WhyLevel(extend.Level):
         self._note("detach", None, [t.value], [out.value])
         return out
 
-    def check_has_value(self, t: Value, what: str = "") -> None:
+    def readable(self, t: Value, what: str = "") -> Value:
         value = self.known(t.value)
         if value is not None:
             self.reads.append(_Read(what or ".array", value.needs, _users_place()))
+        return super().readable(t, what)
 
     def detach(self, x: Value) -> Value:
         return x

@@ -8,11 +8,10 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-import fad
 from fad.core.primitive import Primitive
 from fad.replay import states
 from fad.replay.inputs import LARGE, look
-from fad.replay.states import forget_outcomes, outcome_of
+from fad.replay.states import forget_outcomes, key_of, outcome_of
 from fad.tape.recorder import GradLevel
 
 X = jnp.array([0.5, 1.0, 1.5, 2.0])
@@ -28,8 +27,7 @@ def nothing_known() -> Iterator[None]:
 def of(op: Any, x: Any = X) -> Any:
     with GradLevel() as level:
         given = look(level.variable(x), level)
-        known = [(given.layout, fad.core.avals.aval_of(x))]
-        return outcome_of(level, op, known, level.key())
+        return outcome_of(level, op, [given.known], key_of(level))
 
 
 NONE: dict[str, Any] = {

@@ -17,16 +17,17 @@ from tests.fuzzing.functions import FUNCTIONS
 X = jnp.array([0.3, -0.8, 1.2])
 
 
-def test_parts_and_layout() -> None:
+def test_flatten_and_unflatten() -> None:
     with JetLevel(3) as level:
         for coefficients in ([], [X], [X, 2 * X, 3 * X]):
             t = level.curve(X, coefficients)
-            again = level.from_parts(level.parts(t), level.layout(t))
+            parts, rest = level.flatten(t)
+            again = level.unflatten(rest, iter(parts))
             assert_close(level.unpack(again), (X, tuple(coefficients)))
-            assert len(level.part_avals(X.aval, level.layout(t))) == len(level.parts(t))
+            assert len(parts) == 1 + len(coefficients)
             assert (level.tangent(t) is None) == (not coefficients)
         assert level.unpack(X) == (X, ())
-    assert level.key() == level.maker()().key() != JetLevel(2).key()
+    assert level.settings == JetLevel(*level.settings).settings != JetLevel(2).settings
 
 
 def test_only_what_may_not_be_zero_is_computed() -> None:
