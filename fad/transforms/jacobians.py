@@ -166,12 +166,14 @@ def forward_jacobian(
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
         call = _call(args, kwargs, argnums, who)
         values = call.values
+        written: list[MaybeValue] = []
 
         @functools.wraps(f)
         def push(tangents: Sequence[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
                 pairs = [level.unpack(o) for o in call.outputs(call.run(f, level, duals, has_aux))]
+                written[:] = call.written(duals, lambda d: level.unpack(d)[0])
             return filled([t for _, t in pairs], [p for p, _ in pairs])
 
         basis = basis_of(values)
@@ -193,6 +195,7 @@ def forward_jacobian(
                     block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
                 row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
             blocks.append(row)
+        call.write_back(written)
         result = call.result(list(map(call.argument, blocks)))
         return (result, leave(call.aux, call.tensors)) if has_aux else result
 

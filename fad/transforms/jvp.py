@@ -107,12 +107,16 @@ def call_along(primals: PyTree, tangents: PyTree, who: str) -> tuple[Call, list[
             f"{who}: primals and tangents must be tuples, one entry for each argument, got "
             f"{describe(primals)} and {describe(tangents)}. Write {who}(f, (x,), (t,))."
         )
-    structure = trees.flatten(tuple(primals))[1]
-    leaves, own = trees.flatten_with_none(tuple(tangents))
-    if own != structure:
-        leaves = _leaves_with_none(structure, tuple(tangents), who)
     call = Call(who, primals, differentiated=False)
-    return call, [call.tangent(k, t) for k, t in enumerate(leaves)]
+    return call, directions_of(call, tangents)
+
+
+def directions_of(call: Call, tangents: Sequence[PyTree]) -> list[MaybeValue]:
+    """The tangents of the values of a call, checked against them."""
+    leaves, structure = trees.flatten_with_none(tuple(tangents))
+    if structure != call.structure:
+        leaves = _leaves_with_none(call.structure, tuple(tangents), call.who)
+    return [call.tangent(k, t) for k, t in enumerate(leaves)]
 
 
 def _leaves_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[MaybeValue]:

@@ -31,7 +31,7 @@ from fad.transforms.boundary import (
     leave,
     lower,
 )
-from fad.transforms.jvp import call_along
+from fad.transforms.jvp import directions_of
 
 # ``linearize``: run a function once, then apply its derivative to any number of tangents.
 
@@ -122,16 +122,18 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
             level.note_argument(v)
         outs = call.outputs(call.run(f, level, variables, has_aux, deferred=False))
         numbers = [level.value_and_aux(o)[1] for o in outs]
+        written = call.written(variables, lambda x: level.value_and_aux(x)[0])
+    call.write_back(written)
     results = [outlived(o) for o in outs]
 
     def jvp_fn(*tangents: PyTree) -> PyTree:
-        _, directions = call_along(primals, tangents, "jvp_fn")
-        known = level.push(filled(directions, call.values))
-        out_t = filled([None if n is None else known[n] for n in numbers], results)
+        pushed = level.push(filled(directions_of(call, tangents), call.values))
+        out_t = filled([None if n is None else pushed[n] for n in numbers], results)
         out_t = trees.unflatten(call.out_structure, out_t, call.out_like)
         return leave(out_t, call.tensors or has_tensor(tangents))
 
     result = call.result(results)
+    call.who = "jvp_fn"
     return (result, jvp_fn, leave(call.aux, call.tensors)) if has_aux else (result, jvp_fn)
 
 
