@@ -19,8 +19,7 @@ _NAMES = {
     "fad.core.primitive": "Primitive",
     "fad.core.trees": "flatten map_leaves path_names skeleton unflatten",
     "fad.tape.recorder": "RecordingLevel",
-    "fad.transforms.boundary": "enter has_tensor leave",
-    "fad.transforms.call": "Call zeros_like",
+    "fad.transforms.boundary": "Call enter has_tensor leave zeros_like",
     # Programs of JAX.
     "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace",
     "fad.core.jaxapi": """branches called evaluate_equation parameters programs

@@ -46,11 +46,11 @@ from fad.extend.observing import running_levels as running_levels
 from fad.extend.observing import thread_id as thread_id
 from fad.extend.operations import operation as operation
 from fad.tape.recorder import RecordingLevel as RecordingLevel
+from fad.transforms.boundary import Call as Call
 from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
 from fad.transforms.boundary import leave as leave
-from fad.transforms.call import Call as Call
-from fad.transforms.call import zeros_like as zeros_like
+from fad.transforms.boundary import zeros_like as zeros_like
 
 is_elementwise = _is_elementwise
 map_outputs = _map_outputs

@@ -25,13 +25,13 @@ from fad.tape.jvp import JvpLevel
 from fad.tape.recorder import GradLevel
 from fad.tape.vmap import BatchLevel
 from fad.transforms.boundary import (
+    Call,
     check_callable,
     check_chunk_size,
+    filled,
     has_tensor,
     leave,
-    with_aux,
 )
-from fad.transforms.call import Call, filled
 from fad.transforms.grad import gradient_function, pullback_of
 from fad.transforms.jvp import call_along, push_forward
 from fad.transforms.linearize import linearization_of
@@ -85,9 +85,7 @@ def reverse_jacobian(
         values = call.values
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            out, aux = with_aux(call.run(f, level, variables), has_aux, who)
-            outs = _check_outputs(call.outputs(out), who)
-            del out
+            outs = _check_outputs(call.outputs(call.run(f, level, variables, has_aux)), who)
             rows_of = functools.partial(_rows, chunk_size)
             rows = None
             trace = level.trace  # None if it has ended
@@ -102,7 +100,7 @@ def reverse_jacobian(
             for k, o in enumerate(outs)
         ]
         result = call.result(list(map(call.argument, blocks)))
-        return (result, leave(aux, call.tensors)) if has_aux else result
+        return (result, leave(call.aux, call.tensors)) if has_aux else result
 
     return jacobian
 
@@ -168,14 +166,14 @@ def forward_jacobian(
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
         call = _call(args, kwargs, argnums, who)
         values = call.values
-        found: dict[str, PyTree] = {}
+        written: list[MaybeValue] = []
 
         @functools.wraps(f)
         def push(tangents: Sequence[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
-                out, found["aux"] = with_aux(call.run(f, level, duals), has_aux, who)
-                pairs = [level.unpack(o) for o in call.outputs(out)]
+                pairs = [level.unpack(o) for o in call.outputs(call.run(f, level, duals, has_aux))]
+                written[:] = call.written(duals, lambda d: level.unpack(d)[0])
             return filled([t for _, t in pairs], [p for p, _ in pairs])
 
         basis = basis_of(values)
@@ -197,8 +195,9 @@ def forward_jacobian(
                     block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
                 row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
             blocks.append(row)
+        call.write_back(written)
         result = call.result(list(map(call.argument, blocks)))
-        return (result, leave(found["aux"], call.tensors)) if has_aux else result
+        return (result, leave(call.aux, call.tensors)) if has_aux else result
 
     return jacobian
 
