@@ -364,7 +364,15 @@ def outlived(x: Any) -> Any:
 
 
 def layers(x: object) -> Iterator[Tensor]:
-    """``x``, the Tensor that its value is, and so on down, as long as these are Tensors of running levels."""
+    """``x``, the Tensor that its value is, and so on down, as long as these are Tensors of running levels.
+
+    >>> import fad
+    >>> def f(x):
+    ...     print([t.level.kind for t in fad.extend.layers(x)])
+    ...     return x
+    >>> y = fad.vmap(fad.grad(f))(fad.numpy.ones(2))
+    ['grad', 'vmap']
+    """
     x = outlived(x)
     while isinstance(x, Tensor):
         yield x

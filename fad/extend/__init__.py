@@ -11,13 +11,14 @@ from fad.errors.missing_names import hints_of as _hints_of
 
 _NAMES = {
     # Operations and levels.
-    "fad.core.level": "Level bind flush map_outputs=map_tensors outlived restores_modes uncompiled",
+    "fad.core.level": "Level bind flush layers map_outputs=map_tensors outlived restores_modes uncompiled",
     "fad.core.tensor": "Tensor bottom new_tensor",
     "fad.core.types": "Operation",
     "fad.extend.operations": "operation",
     "fad.core.primitive": "Primitive",
     "fad.core.trees": "flatten map_leaves path_names skeleton unflatten",
     "fad.tape.recorder": "RecordingLevel",
+    "fad.functions.user_rules": "HOST_ERRORS",
     "fad.transforms.boundary": "enter has_tensor leave",
     "fad.transforms.call": "Call zeros_like",
     # Programs of JAX.

@@ -22,6 +22,7 @@ from fad.core.jaxprs import trace as trace
 from fad.core.level import Level as Level
 from fad.core.level import bind as bind
 from fad.core.level import flush as flush
+from fad.core.level import layers as layers
 from fad.core.level import map_tensors as _map_outputs
 from fad.core.level import outlived as outlived
 from fad.core.level import restores_modes as restores_modes
@@ -44,6 +45,7 @@ from fad.extend.observing import observe as observe
 from fad.extend.observing import running_levels as running_levels
 from fad.extend.observing import thread_id as thread_id
 from fad.extend.operations import operation as operation
+from fad.functions.user_rules import HOST_ERRORS as HOST_ERRORS
 from fad.tape.recorder import RecordingLevel as RecordingLevel
 from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
