@@ -129,7 +129,9 @@ class _Dense:
         ]
         if hessian:
             self.outputs, self.out_dtypes = self.arguments, self.dtypes
-            self.gradient = grad(lambda *xs: self._output(*xs), tuple(range(len(self.xs))))
+            self.gradient: Callable[..., Any] | None = grad(
+                lambda *xs: self._output(*xs), tuple(range(len(self.xs)))
+            )
             return
         self.gradient = None
         with no_grad():
