@@ -121,6 +121,7 @@ class _Dense:
     ) -> None:
         self.f, self.args, self.kwargs = f, args, kwargs
         call = extend.Call(who, args, kwargs, argnums)
+        self.gradient: Callable[..., Any] | None = None
         self.nums, self.structure, self.like = call.nums, call.structure, call.like
         self.xs = tuple(extend.flatten(tuple(self.like))[0])
         self.dtypes = [x.dtype for x in call.values]
