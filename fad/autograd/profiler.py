@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fad.autograd import emit_trace as emit_trace
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors import hints_of as _hints_of
 from fad.profiling.profiler import profile as profile
 from fad.profiling.profiler import record_function as record_function
 

@@ -87,6 +87,11 @@ def axes_named(jaxpr: types.JaxBody) -> frozenset[Hashable]:
     """The names of the axes around it that a program uses, as ``psum`` and ``axis_index`` do.
 
     Not those of which it has read the size alone, which is a number in it.
+
+    >>> import fad, jax
+    >>> program = jax.make_jaxpr(lambda x: jax.lax.psum(x, "i"), axis_env=[("i", 2)])(1.0)
+    >>> sorted(fad.extend.axes_named(program.jaxpr))
+    ['i']
     """
     names = {e.name for e in jaxpr.effects if isinstance(e, _NamedAxisEffect)}
     for eqn in jaxpr.eqns:

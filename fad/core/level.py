@@ -355,7 +355,15 @@ def outlived(x: Any) -> Any:
 
 
 def layers(x: object) -> Iterator[Tensor]:
-    """``x``, the Tensor that its value is, and so on down, as long as these are Tensors of running levels."""
+    """``x``, the Tensor that its value is, and so on down, as long as these are Tensors of running levels.
+
+    >>> import fad
+    >>> def f(x):
+    ...     print([t.level.kind for t in fad.extend.layers(x)])
+    ...     return x
+    >>> y = fad.vmap(fad.grad(f))(fad.numpy.ones(2))
+    ['grad', 'vmap']
+    """
     x = outlived(x)
     while isinstance(x, Tensor):
         yield x
@@ -448,7 +456,18 @@ def captured_by_jit(x: object) -> bool:
 
 
 def with_default_state(*kept: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: the function runs with the modes of a new thread, but for those named ``kept``."""
+    """A decorator: the function runs with the modes of a new thread, but for those named ``kept``.
+
+    For what runs in the middle of other work: a callback of JAX's, a hook, a finalizer.
+
+    >>> import fad
+    >>> @fad.extend.with_default_state()
+    ... def callback():
+    ...     return fad.is_grad_enabled(), fad.extend.running_levels()
+    >>> with fad.no_grad():
+    ...     print(callback())
+    (True, ())
+    """
     defaults = {name: mode for name, mode in MODES.items() if name not in kept}
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:

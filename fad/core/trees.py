@@ -313,15 +313,20 @@ def partition(
     ordered: bool = False,
     rest: type[Rest] = Rest,
 ) -> tuple[list[Any], Any]:
-    """The traced leaves of ``tree``, in order, and the `Rest`.
+    """Split a pytree into the leaves that are traced and all else, such as the arguments of a call.
 
     Arguments:
         kinds: the types of traced leaves.
         ordered: keep the order of the keys of dicts, which JAX sorts.
         rest: the class of what is left.
 
-    >>> import jax.numpy as jnp
-    >>> traced, rest = partition(([jnp.float32(2.0), None], "same"), jax.Array)
+    Returns:
+        The traced leaves, in order, and a `Rest`. It is hashable, and equal to another one if structure
+        and other leaves are, numbers by type and bits; so it can be part of a key. ``rest.combine(leaves)``
+        puts leaves in their places, ``rest.statics()`` gives the other ones.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> traced, rest = fad.extend.partition(([jnp.float32(2.0), None], "same"), jax.Array)
     >>> rest.combine([3.0])
     ([3.0, None], 'same')
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fad.errors import tracebacks
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors.missing_names import hints_of as hints_of
 
 __all__ = [
     "ArgumentError",
@@ -29,12 +29,13 @@ __all__ = [
     "TrackedValueError",
     "attribute",
     "describe",
+    "hints_of",
     "reader",
     "traceback_filtering",
 ]
 
 if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
-    __getattr__ = _hints_of(__name__)
+    __getattr__ = hints_of(__name__)
 
 
 class FadError(RuntimeError):

@@ -290,7 +290,13 @@ def instead_in_module(module: str, name: str) -> str:
 
 
 def hints_of(module: str) -> Callable[[str], NoReturn]:
-    """The ``__getattr__`` of a module: the error for a name that is not there says what to write.
+    """The ``__getattr__`` of a public module: the error for a name that is not there says what to write.
+
+    Arguments:
+        module: its name; names of its ``__all__`` that are spelt almost alike are offered.
+
+    Returns:
+        A function of a name, which raises an AttributeError; its text is made when it is read.
 
     >>> hints_of("fad.nn.utils")("clip_grad_norm")
     Traceback (most recent call last):

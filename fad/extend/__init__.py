@@ -11,22 +11,26 @@ from fad.errors.missing_names import hints_of as _hints_of
 
 _NAMES = {
     # Operations and levels.
-    "fad.core.level": """Level bind flush map_outputs=map_tensors new_argument outlived restores_modes
-        uncompiled""",
+    "fad.core.level": """Level bind flush layers map_outputs=map_tensors new_argument outlived restores_modes
+        uncompiled with_default_state""",
     "fad.core.tensor": "Tensor bottom new_tensor",
     "fad.core.types": "Operation",
     "fad.extend.operations": "operation",
     "fad.core.primitive": "Primitive",
-    "fad.core.trees": "flatten map_leaves path_names skeleton unflatten",
+    "fad.core.trees": "flatten map_leaves partition path_names skeleton unflatten",
     "fad.tape.recorder": "RecordingLevel",
+    "fad.functions.user_rules": "HOST_ERRORS",
     "fad.transforms.boundary": "Call enter has_tensor leave zeros_like",
     # Programs of JAX.
     "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace",
-    "fad.core.jaxapi": """branches called evaluate_equation parameters programs
+    "fad.core.jaxapi": """axes_named branches called evaluate_equation parameters programs
         run_program=run_jaxpr scan_parts while_parts""",
+    "fad.extend.attached": "with_derivative",
+    "fad.extend.linear_calls": "linear_call",
+    "fad.extend.staging": "aval_of dependence stage varying_alike",
     "fad.extend.interpretation": "depends_on_point derivative_of interpret",
     # What a tool that looks on sees.
-    "fad.extend.observing": "is_deferred observe running_levels thread_id",
+    "fad.extend.observing": "is_deferred node_info observe observe_nodes running_levels thread_id",
 }
 
 _face = _Face(__name__, _hints_of(__name__), _NAMES)

@@ -8,6 +8,7 @@ docs/extending.md shows one of each.
 
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
+from fad.core.jaxapi import axes_named as axes_named
 from fad.core.jaxapi import branches as branches
 from fad.core.jaxapi import called as called
 from fad.core.jaxapi import evaluate_equation as evaluate_equation
@@ -22,29 +23,41 @@ from fad.core.jaxprs import trace as trace
 from fad.core.level import Level as Level
 from fad.core.level import bind as bind
 from fad.core.level import flush as flush
+from fad.core.level import layers as layers
 from fad.core.level import map_tensors as _map_outputs
 from fad.core.level import new_argument as new_argument
 from fad.core.level import outlived as outlived
 from fad.core.level import restores_modes as restores_modes
 from fad.core.level import uncompiled as uncompiled
+from fad.core.level import with_default_state as with_default_state
 from fad.core.primitive import Primitive as Primitive
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import bottom as bottom
 from fad.core.tensor import new_tensor as new_tensor
 from fad.core.trees import flatten as flatten
 from fad.core.trees import map_leaves as map_leaves
+from fad.core.trees import partition as partition
 from fad.core.trees import path_names as path_names
 from fad.core.trees import skeleton as skeleton
 from fad.core.trees import unflatten as unflatten
 from fad.core.types import Operation as Operation
+from fad.extend.attached import with_derivative as with_derivative
 from fad.extend.interpretation import depends_on_point as depends_on_point
 from fad.extend.interpretation import derivative_of as derivative_of
 from fad.extend.interpretation import interpret as interpret
+from fad.extend.linear_calls import linear_call as linear_call
 from fad.extend.observing import is_deferred as is_deferred
+from fad.extend.observing import node_info as node_info
 from fad.extend.observing import observe as observe
+from fad.extend.observing import observe_nodes as observe_nodes
 from fad.extend.observing import running_levels as running_levels
 from fad.extend.observing import thread_id as thread_id
 from fad.extend.operations import operation as operation
+from fad.extend.staging import aval_of as aval_of
+from fad.extend.staging import dependence as dependence
+from fad.extend.staging import stage as stage
+from fad.extend.staging import varying_alike as varying_alike
+from fad.functions.user_rules import HOST_ERRORS as HOST_ERRORS
 from fad.tape.recorder import RecordingLevel as RecordingLevel
 from fad.transforms.boundary import Call as Call
 from fad.transforms.boundary import enter as enter

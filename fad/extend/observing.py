@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from fad.arrays.special_cases import VIEWS
 from fad.core import observation
 from fad.core.level import Level, state
 from fad.core.observation import Observer
 from fad.core.tensor import Tensor, has_value
-from fad.tape.anomaly import mode
-from fad.tape.graph import running
+from fad.core.types import Aval
+from fad.functions.calls import FunctionNode
+from fad.tape.anomaly import mode, observed_nodes
+from fad.tape.graph import AccumulateGrad, InputMetadata, Node, running
+from fad.tape.recorder import PrimitiveNode
+from fad.views.chains import makes_views
 
 
 def observe(observer: Observer | None) -> None:
@@ -79,3 +88,91 @@ def thread_id() -> int:
     """
     number: int = running.id
     return number
+
+
+@contextmanager
+def observe_nodes(observer: Callable[[Node], None]) -> Iterator[None]:
+    """A block in which ``observer`` is given each node that this thread records, at every level.
+
+    Nothing is replayed there: each operation is recorded as it is called. Nodes of code that is traced, to be
+    compiled, are not among them: it records nothing when it runs.
+
+    >>> import fad, fad.numpy as fnp
+    >>> nodes = []
+    >>> with fad.extend.observe_nodes(nodes.append):
+    ...     df = fad.grad(lambda x: fnp.sin(x) * 2.0)(1.0)
+    >>> nodes
+    [<SinBackward>, <MultiplyBackward>]
+    """
+    thread, traced = running.id, (state.body, state.outside_jax_trace)
+
+    def observe_own(node: Node) -> None:
+        if running.id == thread and (state.body, state.outside_jax_trace) == traced:
+            observer(node)
+
+    with observed_nodes(observe_own):
+        yield
+
+
+class NodeInfo(NamedTuple):
+    """What `node_info` says of a node."""
+
+    kind: str
+    outputs: tuple[Aval | InputMetadata, ...]
+    freed: bool
+    hooks: tuple[str, ...]
+
+
+def node_info(node: Node) -> NodeInfo:
+    """What a node stands for, for pictures and lists of graphs.
+
+    Arguments:
+        node: a node of any kind, such as ``x.grad_fn``.
+
+    Returns:
+        A named tuple. ``kind``: "leaf" (gradients are accumulated there), "operation", "view" (an
+        operation that gives a view), "write" (in place), "function" (a call of a Function), or "custom" (a
+        node made by hand). ``outputs``: for each output of the forward operation, of a leaf for the leaf,
+        something with a ``shape``, a ``dtype``, and for nodes made by hand ``is_undefined``. ``freed``:
+        whether a backward pass has freed what it saved. ``hooks``: what is registered on it, as "prehook",
+        "tensor hook", "retains grad", "hook" and "post-accumulate hook".
+
+    >>> import fad
+    >>> x = fad.tensor([1.0, 2.0], requires_grad=True)
+    >>> info = fad.extend.node_info((x * 2.0).grad_fn)
+    >>> info.kind, info.outputs[0].shape, info.freed, info.hooks
+    ('operation', (2,), False, ())
+    """
+    outputs: Sequence[Aval | InputMetadata]
+    freed = False
+    if isinstance(node, PrimitiveNode):
+        kind = _kind_of_operation(node)
+        outputs, freed = node.plan.out_avals or (), node.values is None
+    elif isinstance(node, FunctionNode):
+        kind, outputs, freed = "function", node.avals, node.saved is None
+    else:  # `metadata_of_inputs` also looks for where they are, which takes time
+        kind = "leaf" if isinstance(node, AccumulateGrad) else "custom"
+        outputs = node.metadata_of_inputs()
+    return NodeInfo(kind, tuple(outputs), freed, _hooks(node))
+
+
+def _kind_of_operation(node: PrimitiveNode) -> str:
+    primitive = node.plan.primitive
+    if primitive.name == "CopySlices":
+        return "write"
+    return "view" if primitive.name in VIEWS or makes_views(primitive) else "operation"
+
+
+def _hooks(node: Node) -> tuple[str, ...]:
+    """The hooks of a node, or of the Tensor that a leaf stands for."""
+    hooks: list[str] = []
+    extra = node.extra
+    if extra is not None:
+        hooks += ["prehook"] * len(extra.pre_hooks)
+        hooks += ["tensor hook"] * sum([len(of_one) for of_one in extra.tensor_hooks.values()])
+        hooks += ["retains grad"] * len(extra.retains)
+        hooks += ["hook"] * len(extra.post_hooks)
+    if isinstance(node, AccumulateGrad) and node.variable.meta is not None:
+        hooks += ["tensor hook"] * len(node.variable.meta.hooks or ())
+        hooks += ["post-accumulate hook"] * len(node.variable.meta.post_hooks or ())
+    return tuple(hooks)

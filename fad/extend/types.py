@@ -1,5 +1,6 @@
 """The names of what is passed around, for annotations of transforms and tools: see `fad.core.types`."""
 
+from fad.core.trees import Rest as Rest
 from fad.core.types import Array as Array
 from fad.core.types import ArrayFunction as ArrayFunction
 from fad.core.types import Aval as Aval
@@ -25,5 +26,6 @@ __all__ = [
     "Operand",
     "Outputs",
     "PyTree",
+    "Rest",
     "Value",
 ]

@@ -8,7 +8,7 @@ the linear systems.
 
 from typing import TYPE_CHECKING
 
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors import hints_of as _hints_of
 from fad.implicit.decorators import custom_argmin as custom_argmin
 from fad.implicit.decorators import custom_fixed_point as custom_fixed_point
 from fad.implicit.decorators import custom_root as custom_root

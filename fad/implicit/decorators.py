@@ -11,20 +11,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import Tensor, extend, no_grad
-from fad.core.avals import aval_of
-from fad.core.borrowed import as_array
-from fad.core.level import flush, outlived, with_default_state
-from fad.core.trees import Rest, Static, partition
+from fad import Tensor, extend, no_grad, stop_gradient, tensor
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
-from fad.extend import Primitive, bind, bottom, enter, has_tensor, leave, new_tensor, restores_modes
-from fad.extend.types import Array, Aval, PyTree, Value
-from fad.functions.user_rules import HOST_ERRORS
+from fad.extend import (
+    HOST_ERRORS,
+    Primitive,
+    aval_of,
+    bind,
+    bottom,
+    enter,
+    flush,
+    has_tensor,
+    leave,
+    outlived,
+    partition,
+    restores_modes,
+)
+from fad.extend.types import Array, Aval, PyTree, Rest, Value
 from fad.implicit.equations import KINDS, OPERANDS, Kind, staged
-from fad.implicit.systems import System, in_words, system_of
-from fad.tape.recorder import ROOT
-from fad.transforms.boundary import lower
-from fad.views.aliases import stopped
+from fad.implicit.systems import System, hashable, in_words, system_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -179,7 +184,7 @@ def differentiable(
     """``solve(init, *args, **options)``, with the derivatives that its equation gives."""
     tensors = has_tensor((init, args, options))
     given = enter((init, args, options))
-    constants = extend.map_leaves(lambda x: stopped(x) if isinstance(x, Tensor) else x, given)
+    constants = extend.map_leaves(lambda x: stop_gradient(x) if isinstance(x, Tensor) else x, given)
     with no_grad():
         found = _solved(name, solve, constants)
     leaves, structure = extend.flatten(found)
@@ -188,7 +193,7 @@ def differentiable(
         raise ArgumentError(
             f"{name} returned {describe(found)}, expected a pytree of floating arrays"
         )
-    inside = tuple(extend.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, given[1]))
+    inside = tuple(leave(given[1], False))
     equation, parameters = staged(
         name, kind, f, x, structure, inside, system, f"what {name} returned"
     )
@@ -198,17 +203,17 @@ def differentiable(
 
 def _unknown(name: str, x: PyTree) -> PyTree:
     """A leaf of a solution, as a constant."""
-    x = stopped(outlived(x))
+    x = stop_gradient(outlived(x)) if isinstance(x, (Tensor, jax.Array)) else x
     if not isinstance(x, (Tensor, jax.Array)):
         if not isinstance(x, (np.ndarray, np.generic, float, complex, int)):
             raise ArgumentError(f"{name} returned {describe(x)}, expected floating arrays")
-        x = as_array(np.asarray(x))
+        x = jnp.asarray(np.array(x))
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         raise ArgumentError(
             f"{name} returned {describe(x)}: a solution must have a floating or complex dtype to have a "
             "derivative; return what else there is to know by another way"
         )
-    return lower(x)
+    return leave(x, False)
 
 
 def _solved(
@@ -233,19 +238,19 @@ CLOSES_OVER = (
 
 def _is_hidden(x: PyTree) -> bool:
     """Whether ``x`` has no value here: it is traced, or it has one for each lane."""
-    return isinstance(x, Tensor) and (x.level is not ROOT or isinstance(bottom(x), jax.core.Tracer))
+    return isinstance(x, Tensor) and (x.level.id > 0 or isinstance(bottom(x), jax.core.Tracer))
 
 
 def _on_host(
     name: str, solve: Callable[..., PyTree], operands: Sequence[Value], around: Rest
 ) -> PyTree:
     """The leaves of what a solver that reads values gives: a call for each execution and lane."""
-    primitive = _host_call(name, Static(solve), tuple(map(aval_of, operands)), around)
-    return bind(primitive, [lower(x) if isinstance(x, Tensor) else x for x in operands])
+    primitive = _host_call(name, hashable(solve), tuple(map(aval_of, operands)), around)
+    return bind(primitive, leave(list(operands), False))
 
 
 @functools.lru_cache(maxsize=256)
-def _host_call(name: str, solve: Static, avals: tuple[Aval, ...], around: Rest) -> Primitive:
+def _host_call(name: str, solve: Rest, avals: tuple[Aval, ...], around: Rest) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
     like, structure = extend.flatten(around.combine(avals)[0])
     found = [
@@ -253,14 +258,12 @@ def _host_call(name: str, solve: Static, avals: tuple[Aval, ...], around: Rest) 
     ]  # a number is none of the operands
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in found]
 
-    @with_default_state()
+    @extend.with_default_state()
     def call(*arrays: Array) -> tuple[np.ndarray, ...]:
         with jax.ensure_compile_time_eval(), no_grad():
-            init, args, options = around.combine(
-                [new_tensor(as_array(np.asarray(a)), ROOT) for a in arrays]
-            )
+            init, args, options = around.combine([tensor(np.asarray(a)) for a in arrays])
             try:
-                found = solve.value(init, *args, **options)
+                found = solve.combine([])(init, *args, **options)
             except HOST_ERRORS as error:
                 raise HostValueError(f"{name} {CLOSES_OVER}") from error
             flush()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,11 +30,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import Tensor, extend
-from fad.core.avals import aval_of, struct_of
-from fad.core.dataflow import COMPUTED, dependence_rows
-from fad.core.jaxapi import axes_named, varying_axes, zeros
-from fad.core.jaxprs import conjugate, jvp_in, spread, vjp_in
-from fad.core.trees import partition
 from fad.errors import (
     GradientError,
     HostValueError,
@@ -42,15 +38,9 @@ from fad.errors import (
     StructureError,
     describe,
 )
-from fad.extend import Primitive, bind, bottom, flush
+from fad.extend import HOST_ERRORS, Primitive, aval_of, bind, bottom, flush
 from fad.extend.types import Array, Aval, MaybeValue, PyTree, Value
-from fad.functions.calls import FunctionOp
-from fad.functions.context import Template
-from fad.functions.rules import CallRules, Saved
-from fad.functions.user_rules import HOST_ERRORS, over_devices
-from fad.implicit.products import multiply
 from fad.implicit.systems import System, in_words
-from fad.tape.staged import StagedLevel, in_body, stage
 
 Leaves = Sequence[Any]
 OPERANDS = (Tensor, jax.Array, np.ndarray, np.inexact, float, complex)
@@ -143,7 +133,7 @@ class Equation:
         """``x``, which solves the equation, as a function of the parameters."""
         values = [*x, *parameters]
         self.check_depends(values)
-        return list(bind(FunctionOp(ImplicitRules(self)), values))
+        return extend.with_derivative(ImplicitRules(self), x, parameters)
 
 
 @functools.lru_cache(maxsize=256)
@@ -154,62 +144,37 @@ def _rows(equation: Equation, avals: tuple[Aval, ...]) -> Sequence[Sequence[bool
     def flat(*values: Array) -> tuple[Value, ...]:
         return tuple(equation.residual(values[:count], values[count:]))
 
-    return dependence_rows(flat, [k < count for k in range(len(avals))], avals, COMPUTED)
+    return extend.dependence(flat, avals)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ImplicitRules(CallRules):
-    """The rules of the operation (solution, parameters) -> solution."""
+class ImplicitRules:
+    """The derivatives of a solution in the parameters, as `extend.with_derivative` takes them."""
 
     equation: Equation
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         return self.equation.name
 
-    @property
-    def solved(self) -> int:  # type: ignore[override]
-        return self.equation.unknowns
-
-    def forward(self, values: Leaves) -> tuple[list[Any], Template]:
-        count = self.equation.unknowns
-        return list(values[:count]), Template.flat_of(count)
-
-    def for_pullback(self, saved: Saved, values: Leaves, outs: Leaves) -> Saved:
-        return saved.at(values, outs, ())
-
     def pushforward(
-        self, saved: Saved, directions: Sequence[MaybeValue], order: int | None = None
-    ) -> list[MaybeValue]:
-        count = self.equation.unknowns
-        parameters, given = saved.values[count:], directions[count:]
-        mask = tuple([t is not None for t in given])
-        if not any(mask):
-            return [None] * count
-        known = [t for t in given if t is not None]
+        self, x: Leaves, parameters: Leaves, tangents: Sequence[MaybeValue]
+    ) -> list[Value]:
+        mask = tuple([t is not None for t in tangents])
+        given = [t for t in tangents if t is not None]
         derivative = _derivative(self.equation, mask, _tangents)
-        found = list(bind(derivative, [*saved.outs, *parameters, *known]))
-        check_finite(self.equation, found, [*saved.outs, *known])
+        found = list(bind(derivative, [*x, *parameters, *given]))
+        check_finite(self.equation, found, [*x, *given])
         return found
 
     def pullback(
-        self, saved: Saved, cotangents: Sequence[MaybeValue], need: Sequence[bool]
+        self, x: Leaves, parameters: Leaves, cotangents: Leaves, need: Sequence[bool]
     ) -> list[MaybeValue]:
-        count = self.equation.unknowns
-        parameters = saved.values[count:]
-        pairs = zip(parameters, need[count:], strict=True)
-        mask = tuple([n and jnp.issubdtype(p.dtype, jnp.inexact) for p, n in pairs])
-        if not any(mask):
-            return [None] * len(need)
-        outs = zip(cotangents, saved.out_avals, strict=True)
-        given = [zeros(a) if c is None else c for c, a in outs]
-        derivative = _derivative(self.equation, mask, _gradients)
-        found = list(bind(derivative, [*saved.outs, *parameters, *given]))
-        check_finite(self.equation, found, [*saved.outs, *given])
-        return [*[None] * count, *spread(mask, found)]
-
-    def bodies(self) -> list[Callable[..., PyTree]]:
-        return []
+        derivative = _derivative(self.equation, tuple(need), _gradients)
+        found = list(bind(derivative, [*x, *parameters, *cotangents]))
+        check_finite(self.equation, found, [*x, *cotangents])
+        grads = iter(found)
+        return [next(grads) if n else None for n in need]
 
 
 @functools.lru_cache(maxsize=256)
@@ -227,9 +192,17 @@ def _derivative(
     return Primitive(f"{equation.name}_{rule.__name__.strip('_')}", fn)
 
 
-def _at(equation: Equation, x: Leaves) -> Callable[..., list[Value]]:
-    """The residual as a function of the parameters."""
-    return lambda *parameters: list(equation.residual(x, list(parameters)))
+def _at(
+    equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves
+) -> tuple[Callable[..., list[Value]], list[Array]]:
+    """The residual as a function of the masked parameters, and these."""
+
+    def residual(*masked: Array) -> list[Value]:
+        new = iter(masked)
+        mixed = [next(new) if m else p for m, p in zip(mask, parameters, strict=True)]
+        return list(equation.residual(x, mixed))
+
+    return residual, list(itertools.compress(parameters, mask))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -260,24 +233,34 @@ class JacobianProduct:
 def _solved(product: JacobianProduct, x: Leaves, parameters: Leaves, right: Leaves) -> list[Value]:
     """The vector of which the product is ``right``."""
     equation = product.equation
-    matvec = multiply(product, [*x, *parameters])
+    point = [*x, *parameters]
+
+    def matvec(vector: Leaves) -> list[Value]:
+        return extend.linear_call(product, point, vector)
+
     return equation.system.solve(equation.name, matvec, right, equation.structure)
 
 
 def _tangents(
     equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves, tangents: Leaves
 ) -> Leaves:
-    right = [-t for t in jvp_in(mask, _at(equation, x), parameters, tangents)[1]]
+    residual, primals = _at(equation, mask, x, parameters)
+    cast = [t.astype(p.dtype) for p, t in zip(primals, tangents, strict=True)]
+    right = [-t for t in jax.jvp(residual, primals, cast)[1]]
     return _solved(JacobianProduct(equation), x, parameters, right)
 
 
 def _gradients(
     equation: Equation, mask: tuple[bool, ...], x: Leaves, parameters: Leaves, cotangents: Leaves
 ) -> Leaves:
-    right = [conjugate(c.astype(v.dtype)) for c, v in zip(cotangents, x, strict=True)]
+    right = [_conjugate(c.astype(v.dtype)) for c, v in zip(cotangents, x, strict=True)]
     u = _solved(JacobianProduct(equation, of_transpose=True), x, parameters, right)
-    grads = vjp_in(mask, _at(equation, x), parameters)[1]([-v for v in u])
-    return [conjugate(g) for g in grads]
+    residual, primals = _at(equation, mask, x, parameters)
+    return list(map(_conjugate, jax.vjp(residual, *primals)[1]([-v for v in u])))
+
+
+def _conjugate(x: Array) -> Array:
+    return jnp.conj(x) if jnp.iscomplexobj(x) else x
 
 
 def check_finite(equation: Equation, found: Leaves, given: Leaves) -> None:
@@ -310,14 +293,6 @@ _FINITE = Primitive(
 )
 
 
-def _varying_alike(xs: Leaves) -> Leaves:
-    """Values that vary along the same axes of ``shard_map``, as the operands of a call do."""
-    every = [varying_axes(aval_of(x)) for x in xs]
-    axes = frozenset().union(*every)
-    pairs = zip(xs, every, strict=True)
-    return [bind(over_devices((), tuple(axes - v)), (x,)) if axes - v else x for x, v in pairs]
-
-
 def staged(
     name: str,
     kind: Kind,
@@ -337,7 +312,7 @@ def staged(
     Raises:
         StructureError: ``f`` does not return what it must.
     """
-    leaves, around = partition(args, OPERANDS)
+    leaves, around = extend.partition(args, OPERANDS)
 
     def body(*inside: PyTree) -> PyTree:
         given = around.combine(inside[: len(leaves)])
@@ -345,13 +320,9 @@ def staged(
 
     body.__wrapped__ = f  # type: ignore[attr-defined]
 
-    def traced(level: StagedLevel, *tracers: Array) -> PyTree:
-        return in_body(level, body)(*tracers)
-
-    traced.name = name  # type: ignore[attr-defined]
-    operands = _varying_alike([*leaves, *x])
+    operands = extend.varying_alike([*leaves, *x])
     try:
-        program, values, out_structure = stage(traced, operands, bodies=[f])
+        program, values, out_structure = extend.stage(body, operands, name=name, bodies=[f])
     except HOST_ERRORS as error:
         raise HostValueError(
             f"{name}: {kind.name}(x, ...) reads a value, and it is traced, without values: use "
@@ -371,8 +342,8 @@ def _results(equation: Equation, avals: tuple[Aval, ...]) -> Sequence[Aval]:
     Raises:
         LevelError: it names the axis of a vmap, whose lanes it would couple.
     """
-    closed = jax.make_jaxpr(equation.program.flat)(*map(struct_of, avals))
-    if axes_named(closed.jaxpr):
+    closed = jax.make_jaxpr(equation.program.flat)(*avals)
+    if extend.axes_named(closed.jaxpr):
         raise LevelError(
             f"{equation.name}: {equation.kind.name}(x, ...) names the axis of a vmap, as pmean and psum "
             "do, and each lane has an equation of its own: compute that outside, and pass it as an "

@@ -10,17 +10,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import Tensor, extend
-from fad.core.avals import aval_of
-from fad.core.borrowed import as_array
-from fad.core.trees import HOLE, Rest, Static, partition
+from fad import Tensor, extend, stop_gradient
 from fad.errors import ArgumentError, ConvergenceError, describe
-from fad.extend import Primitive, bind, bottom, enter, flush, has_tensor, leave, restores_modes
-from fad.extend.types import Array, MaybeValue, PyTree, Value
+from fad.extend import (
+    Primitive,
+    aval_of,
+    bind,
+    bottom,
+    enter,
+    flush,
+    has_tensor,
+    leave,
+    restores_modes,
+)
+from fad.extend.types import Array, MaybeValue, PyTree, Rest, Value
 from fad.implicit.equations import KINDS, OPERANDS, Equation, check_finite, run, staged
-from fad.implicit.systems import GROSS, distance, largest, library, system_of, where
-from fad.transforms.boundary import lower
-from fad.views.aliases import stopped
+from fad.implicit.systems import GROSS, distance, hashable, largest, library, system_of, where
 
 STEPS = 1000
 
@@ -180,7 +185,7 @@ def linear_solve(
     equation, constants = staged(who, KINDS["linear"], matvec, right, structure, (), system, "b")
     parameters = [*constants, *right]
     equation.check_depends([*right, *parameters])
-    *x, error, scale = bind(_linear(equation), list(map(stopped, parameters)))
+    *x, error, scale = bind(_linear(equation), list(map(stop_gradient, parameters)))
     numbers = _numbers(error, scale)
     if numbers is not None and np.any(numbers[0] > GROSS * numbers[1]):
         raise ConvergenceError(
@@ -189,7 +194,7 @@ def linear_solve(
             "found no solution: let it take more steps, or use another one"
         )
     check_finite(equation, x, right)
-    outs = equation.solution(list(map(lower, x)), parameters)
+    outs = equation.solution(leave(x, False), parameters)
     return leave(extend.unflatten(structure, outs, extend.skeleton(b)), tensors)
 
 
@@ -235,14 +240,15 @@ def _iterated(
     tensors = has_tensor((init, args))
     x, structure = _unknowns(who, "init", enter(init))
     solver = _solver(who, chosen.solver, chosen.tol, x)
-    inside = extend.map_leaves(lambda a: lower(a) if isinstance(a, Tensor) else a, enter(args))
-    equation, parameters = staged(who, kind, f, x, structure, tuple(inside), system, "init")
+    inside = leave(enter(args), False)
+    equation, parameters = staged(who, kind, f, x, structure, inside, system, "init")
     equation.check_depends([*x, *parameters])
-    taken, around = partition(enter(chosen.options or {}), OPERANDS)
-    iteration = _iteration(equation, Static(solver), steps, around)
-    *x, good, count, error = bind(iteration, [stopped(v) for v in (*x, *parameters, *taken)])
+    taken, around = extend.partition(enter(chosen.options or {}), OPERANDS)
+    iteration = _iteration(equation, hashable(solver), steps, around, len(taken))
+    operands = [stop_gradient(v) for v in (*x, *parameters, *taken)]
+    *x, good, count, error = bind(iteration, operands)
     _check_converged(who, kind.name, good, count, error, steps)
-    outs = equation.solution([lower(v) for v in x], parameters)
+    outs = equation.solution(leave(x, False), parameters)
     return leave(extend.unflatten(structure, outs, extend.skeleton(init)), tensors)
 
 
@@ -269,11 +275,14 @@ def _solver(who: str, solver: object, tol: float | None, x: Sequence[Value]) -> 
 
 
 @functools.lru_cache(maxsize=256)
-def _iteration(equation: Equation, solver: Static, steps: int, around: Rest) -> Primitive:
-    """The result of an iteration, whether it converged, in how many steps, and the largest residual."""
+def _iteration(equation: Equation, solver: Rest, steps: int, around: Rest, size: int) -> Primitive:
+    """The result of an iteration, whether it converged, in how many steps, and the largest residual.
+
+    ``size``: how many operands the options have, which come last.
+    """
     optx = library("optimistix", equation.name)
     iterate = getattr(optx, ITERATIONS[equation.name][0])
-    count, size = equation.unknowns, len([x for x in around.leaves if x is HOLE])
+    count = equation.unknowns
 
     def fn(*values: Array) -> tuple[Value, ...]:
         last = len(values) - size
@@ -285,7 +294,7 @@ def _iteration(equation: Equation, solver: Static, steps: int, around: Rest) -> 
 
         options = around.combine(taken)
         begin = extend.unflatten(equation.structure, x)
-        done = iterate(f, solver.value, begin, None, options, max_steps=steps, throw=False)
+        done = iterate(f, solver.combine([]), begin, None, options, max_steps=steps, throw=False)
         end = extend.flatten(done.value)[0]
         error = largest(equation.residual(end, parameters))
         good = (done.result == optx.RESULTS.successful) & jnp.isfinite(error)
@@ -333,7 +342,8 @@ def _unknowns(who: str, what: str, tree: PyTree) -> tuple[list[Value], jax.tree_
             )
     if not leaves:
         raise ArgumentError(f"{who}: {what} has no arrays, expected a pytree of floating arrays")
-    values = [lower(x) if isinstance(x, Tensor) else as_array(np.asarray(x)) for x in leaves]
+    arrays = [x if isinstance(x, Tensor) else jnp.asarray(np.array(x)) for x in leaves]
+    values = leave(arrays, False)
     return values, structure
 
 

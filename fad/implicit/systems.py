@@ -13,10 +13,9 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from fad import extend, from_jax, to_jax
-from fad.core.jaxapi import varying_alike
-from fad.core.trees import Static
 from fad.errors import ArgumentError, MissingLibrary, StructureError, describe
-from fad.extend.types import Array, PyTree, Value
+from fad.extend import varying_alike
+from fad.extend.types import Array, PyTree, Rest, Value
 
 GROSS = 1e-2  # of the largest element: more than rounding explains
 
@@ -56,13 +55,14 @@ class System:
     and a fortieth at n = 200.
 
     Arguments:
-        solver: a function ``(matvec, b) -> x``, or a solver of lineax, in a Static; None: the matrix.
+        solver: a function ``(matvec, b) -> x``, or a solver of lineax, as `hashable` has it; None: the
+            matrix.
         symmetric, positive: what is known of the matrix.
 
     A solution that is none is NaN.
     """
 
-    solver: Static | None = None
+    solver: Rest | None = None
     symmetric: bool = False
     positive: bool = False
 
@@ -84,7 +84,7 @@ class System:
         """What `solve` gives, without derivatives."""
         if self.solver is None:  # where the matrix is singular, infinite or NaN
             return by_matrix(matvec, b, self.positive)
-        chosen = self.solver.value
+        chosen = self.solver.combine([])
         find = by_lineax if is_lineax(chosen) else by_function
 
         def mapped(x: Array) -> Array:
@@ -111,7 +111,13 @@ def system_of(who: str, given: object, symmetric: bool = False, positive: bool =
             f"{who}: a linear solver is a function (matvec, b) -> x or a solver of lineax, got "
             f"{describe(given)}{hint}"
         )
-    return System(None if given is None else Static(given), symmetric, positive)
+    return System(None if given is None else hashable(given), symmetric, positive)
+
+
+def hashable(x: object) -> Rest:
+    """A solver, or a function, as part of a key; ``combine([])`` gives it back."""
+    rest: Rest = extend.partition(x, ())[1]
+    return rest
 
 
 def is_lineax(x: PyTree) -> bool:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fad.errors import ArgumentError, StructureError
+from fad.extend.types import PyTree
 from fad.sparse.coloring import Coloring, best_coloring
-from fad.sparse.given import Leaf, offsets
+from fad.sparse.given import Leaf, offsets, pairs_of
 
 _VERSION = 1  # of the format of files
 
@@ -49,6 +50,39 @@ class SparsePattern:
         self._hessian = hessian
         self.shape = offsets(outputs)[-1], offsets(arguments)[-1]
 
+    @classmethod
+    def from_matrix(
+        cls, matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
+    ) -> SparsePattern:
+        """The pattern of a matrix: of a derivative of one output by one argument, the first.
+
+        Arguments:
+            matrix: an array, of which what is not 0 is an entry; a BCOO, a BCSR or a sparse array of SciPy.
+            out_ndim: how many of its dimensions are those of the output. The default is half.
+            symmetric: it is that of a Hessian.
+
+        Raises:
+            ArgumentError: it is no matrix; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
+
+        >>> import fad, fad.numpy as fnp, numpy as np
+        >>> pattern = fad.SparsePattern.from_matrix(np.eye(3) + np.eye(3, k=1))
+        >>> fad.sparse_jacobian(lambda x: x * fnp.roll(x, -1), pattern=pattern)(fnp.ones(3)).nse
+        5
+        """
+        who, ndim = "SparsePattern.from_matrix", len(getattr(matrix, "shape", ()))
+        out = ndim // 2 if out_ndim is None else out_ndim
+        shape = tuple(getattr(matrix, "shape", ()))
+        if not 0 <= out <= ndim:
+            raise ArgumentError(f"{who}: out_ndim is {out}, and the matrix has the shape {shape}")
+        rows, cols = pairs_of(f"{who}: the matrix", matrix, shape[:out], shape[out:], ArgumentError)
+        of = [("argument 0" if symmetric else "output", shape[:out])]
+        by = [("argument 0", shape[out:])]
+        height, width = offsets(of)[-1], offsets(by)[-1]
+        if symmetric and height != width:
+            raise ArgumentError(f"{who}: symmetric, and the matrix is {height} × {width}")
+        entries = np.unique(rows * max(width, 1) + cols)
+        return cls(entries // max(width, 1), entries % max(width, 1), of, by, symmetric)
+
     @functools.cached_property
     def colored(self) -> tuple[Coloring, bool]:
         """The colouring that takes the fewest products, and whether they go forward."""
@@ -63,6 +97,11 @@ class SparsePattern:
     def products(self) -> int:
         """How many products show them."""
         return self.colored[0].count
+
+    @property
+    def shown_by(self) -> np.ndarray:
+        """For each entry, the number of the product that shows it."""
+        return self.colored[0].products
 
     @property
     def mode(self) -> str:

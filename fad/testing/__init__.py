@@ -6,7 +6,7 @@ Function; ``fad.testing.strategies`` has hypothesis strategies.
 
 from typing import TYPE_CHECKING
 
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors import hints_of as _hints_of
 from fad.testing.cases import Violation as Violation
 from fad.testing.comparison import assert_close as assert_close
 from fad.testing.comparison import difference as difference

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad import Tensor, extend, jet, jit, jvp, vjp, vmap
-from fad.core.level import layers
 from fad.errors import HostValueError
-from fad.extend import Primitive, bind, bottom
+from fad.extend import Primitive, bind, bottom, layers
 from fad.testing.cases import (
     Case,
     NotChecked,

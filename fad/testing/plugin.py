@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors import hints_of as _hints_of
 from fad.testing.function_checks import LAWS, LawError, Report, check_function
 
 __all__ = ["function_tests"]

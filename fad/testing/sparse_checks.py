@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad import jacfwd, jacrev, jit
+from fad import extend, grad, jacfwd, jacrev, jit, jvp, no_grad, sparse_hessian, sparse_jacobian
 from fad.errors import ArgumentError, FadError
-from fad.sparse.given import Leaf, offsets
-from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative
 from fad.testing.comparison import bare
 from fad.testing.finite_differences import random_like
-from fad.transforms.jvp import push_forward
 
+Leaf = tuple[str, tuple[int, ...]]  # the name of an array in messages, and its shape
 _SHOWN = 4  # entries in a message
 
 
@@ -69,84 +69,131 @@ def check_sparse(
     """
     if not isinstance(probes, int) or probes < 1:
         raise ArgumentError(f"check_sparse: probes must be an int greater than 0, got {probes!r}")
-    who = HESSIAN if hessian else JACOBIAN
-    plan = Derivative(f, argnums, who, hessian, pattern).plan(args, kwargs)
-    call, whole = plan.call, plan.pattern
-    xs, of = call.leaves(args), call.of(f, args, kwargs)
-    data = np.zeros(whole.nse, np.result_type(np.float64, *plan.out_dtypes, *call.dtypes))
-    for part, block in zip(plan.parts, plan.run(*args, **kwargs), strict=True):
-        data[part] = bare(block)
-    found = _Found(who, whole, data, call.outputs, call.arguments, rtol, atol)
+    who = "sparse_hessian" if hessian else "sparse_jacobian"
+    derivative = (sparse_hessian if hessian else sparse_jacobian)(f, argnums, pattern=pattern)
+    matrices = derivative(*args, **kwargs)
+    call = _Dense(f, args, kwargs, argnums, who, hessian)
+    sparse = _Sparse(who, matrices, call.outputs, call.arguments, rtol, atol)
     if dense:
-        blocks = bare(jacfwd(of, tuple(range(len(xs))))(*xs))
-        rows, cols = np.indices(whole.shape).reshape(2, -1)
-        found.compare(rows, cols, _matrix(blocks, call).ravel())
+        blocks = bare(jacfwd(call, tuple(range(len(call.xs))))(*call.xs))
+        rows, cols = np.indices(sparse.shape).reshape(2, -1)
+        sparse.compare(rows, cols, _matrix(blocks, call.outputs).ravel())
         return
-    wrong = _wrong_row(found, call, of, xs, plan.out_dtypes, probes, seed)
+    wrong = _wrong_row(sparse, call, probes, seed)
     if wrong is None:
         return
-    k = int(np.searchsorted(offsets(call.outputs), wrong, "right")) - 1
-    within = wrong - offsets(call.outputs)[k]
-    by_row = jacrev(lambda *xs: of(*xs)[k].reshape(-1)[within], tuple(range(len(xs))))
-    row = np.concatenate([np.ravel(block) for block in bare(by_row(*xs))])
+    starts = offsets(call.outputs)
+    k = int(np.searchsorted(starts, wrong, "right")) - 1
+    within = wrong - starts[k]
+    by_row = jacrev(lambda *xs: call(*xs)[k].reshape(-1)[within], tuple(range(len(call.xs))))
+    row = np.concatenate([np.ravel(block) for block in bare(by_row(*call.xs))])
     every = np.arange(len(row))
-    own = found.values(np.full(len(row), wrong), every)
-    column = int(np.argmax(np.nan_to_num(np.abs(own - row), nan=np.inf)))
-    found.lacking(np.full(len(row), wrong), every, row)
-    j = int(np.searchsorted(offsets(call.arguments), column, "right")) - 1
-    one = np.zeros(xs[j].shape, call.dtypes[j])
-    one.reshape(-1)[column - offsets(call.arguments)[j]] = 1
-    ts = [jnp.asarray(one) if i == j else None for i in range(len(xs))]
-    pushed = np.concatenate([np.ravel(bare(t)) for t in push_forward(of, xs, ts, False, who)[1]])
+    entries = sparse.values(np.full(len(row), wrong), every)
+    column = int(np.argmax(np.nan_to_num(np.abs(entries - row), nan=np.inf)))
+    sparse.lacking(np.full(len(row), wrong), every, row)
+    starts = offsets(call.arguments)
+    j = int(np.searchsorted(starts, column, "right")) - 1
+    one = np.zeros(call.xs[j].shape, call.dtypes[j])
+    one.reshape(-1)[column - starts[j]] = 1
+    tangents = tuple([jnp.asarray(one) if i == j else None for i in range(len(call.xs))])
+    pushed = np.concatenate([np.ravel(bare(t)) for t in jvp(call, call.xs, tangents)[1]])
     every = np.arange(len(pushed))
-    found.lacking(every, np.full(len(pushed), column), pushed)
-    found.compare(np.full(len(row), wrong), np.arange(len(row)), row)
-    name = found.name(call.outputs, wrong)
+    sparse.lacking(every, np.full(len(pushed), column), pushed)
+    sparse.compare(np.full(len(row), wrong), np.arange(len(row)), row)
+    name = sparse.name(call.outputs, wrong)
     raise SparsityError(
         f"{who}: the products of {name} with random vectors differ from those of the function, and the "
         "entries do not: does it give the same at each call?"
     )
 
 
-def _matrix(blocks: Sequence[Sequence[Any]], call: Any) -> np.ndarray:
+class _Dense:
+    """What is differentiated, as a function of flat arrays that returns a tuple: f, or its gradient."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        argnums: int | Sequence[int],
+        who: str,
+        hessian: bool,
+    ) -> None:
+        self.f, self.args, self.kwargs = f, args, kwargs
+        call = extend.Call(who, args, kwargs, argnums)
+        self.gradient: Callable[..., Any] | None = None
+        self.nums, self.structure, self.like = call.nums, call.structure, call.like
+        self.xs = tuple(extend.flatten(tuple(self.like))[0])
+        self.dtypes = [x.dtype for x in call.values]
+        self.arguments: list[Leaf] = [
+            (name, tuple(x.shape)) for name, x in zip(call.names, call.values, strict=True)
+        ]
+        if hessian:
+            self.outputs, self.out_dtypes = self.arguments, self.dtypes
+            self.gradient: Callable[..., Any] | None = grad(
+                lambda *xs: self._output(*xs), tuple(range(len(self.xs)))
+            )
+            return
+        self.gradient = None
+        with no_grad():
+            out = self._output(*extend.enter(self.xs))
+        leaves = [jnp.asarray(bare(x)) for x in extend.flatten(out)[0]]
+        names = [f"output{path}" for path in extend.path_names(out)]
+        self.outputs = [(name, x.shape) for name, x in zip(names, leaves, strict=True)]
+        self.out_dtypes = [x.dtype for x in leaves]
+
+    def _output(self, *xs: Any) -> Any:
+        args = list(self.args)
+        inside = extend.unflatten(self.structure, xs, self.like)
+        for n, argument in zip(self.nums, inside, strict=True):
+            args[n] = argument
+        return self.f(*extend.enter(args), **extend.enter(self.kwargs))
+
+    def __call__(self, *xs: Any) -> tuple[Any, ...]:
+        if self.gradient is not None:
+            return tuple(self.gradient(*xs))
+        return tuple(extend.flatten(self._output(*xs))[0])
+
+
+def offsets(leaves: Sequence[Leaf]) -> list[int]:
+    """Where the elements of each array begin among those of all, and where the last ends."""
+    sizes = [math.prod(shape) for _, shape in leaves]
+    return [0, *np.cumsum(sizes, dtype=int).tolist()]
+
+
+def _matrix(blocks: Sequence[Sequence[Any]], outputs: Sequence[Leaf]) -> np.ndarray:
     """The dense derivative, with a row for each element of all outputs."""
     rows = [
         np.concatenate([b.reshape(size, -1) for b in row], 1)
-        for row, size in zip(blocks, np.diff(offsets(call.outputs)).tolist(), strict=True)
+        for row, size in zip(blocks, np.diff(offsets(outputs)).tolist(), strict=True)
     ]
     return np.concatenate(rows)
 
 
-def _wrong_row(
-    found: _Found, call: Any, of: Any, xs: Any, dtypes: Sequence[Any], probes: int, seed: int
-) -> int | None:
+def _wrong_row(sparse: _Sparse, call: _Dense, probes: int, seed: int) -> int | None:
     """The row that differs most in products with random vectors; None if none does."""
     draw = np.random.default_rng(seed)
-    push = jit(lambda xs, ts: push_forward(of, xs, ts, False, found.who)[1])
-    pattern, data = found.pattern, found.data
-    real = np.concatenate(
-        [
-            np.full(np.diff(offsets(call.outputs))[k], dtype.kind != "c")
-            for k, dtype in enumerate(dtypes)
-        ]
-    )
+    push = jit(lambda xs, ts: jvp(call, xs, ts)[1])
+    data = sparse.data
+    sizes = np.diff(offsets(call.outputs))
+    real = np.repeat([dtype.kind != "c" for dtype in call.out_dtypes], sizes)
     for _ in range(probes):
         shapes = [
             (shape, dtype) for (_, shape), dtype in zip(call.arguments, call.dtypes, strict=True)
         ]
         vectors = [random_like(np.zeros(shape, dtype), draw) for shape, dtype in shapes]
         expected = np.concatenate(
-            [np.ravel(bare(t)) for t in push(tuple(xs), tuple(map(jnp.asarray, vectors)))]
+            [np.ravel(bare(t)) for t in push(call.xs, tuple(map(jnp.asarray, vectors)))]
         )
         v = np.concatenate([np.ravel(x) for x in vectors]).astype(data.dtype)
-        terms = data * v[pattern.cols]
-        got = np.zeros(pattern.shape[0], terms.dtype)
-        scale = np.zeros(pattern.shape[0])
+        terms = data * v[sparse.cols]
+        got = np.zeros(sparse.shape[0], terms.dtype)
+        scale = np.zeros(sparse.shape[0])
         with np.errstate(invalid="ignore"):
-            np.add.at(got, pattern.rows, terms)
-            np.add.at(scale, pattern.rows, np.abs(terms))
+            np.add.at(got, sparse.rows, terms)
+            np.add.at(scale, sparse.rows, np.abs(terms))
             got = np.where(real, got.real, got)
-            excess = np.abs(got - expected) - found.tolerance(np.maximum(scale, np.abs(expected)))
+            excess = np.abs(got - expected) - sparse.tolerance(np.maximum(scale, np.abs(expected)))
         same = ~np.isfinite(expected) & ~np.isfinite(got)
         excess = np.where(same, -1.0, np.nan_to_num(excess, nan=np.inf))
         if np.max(excess, initial=-1.0) > 0:
@@ -154,24 +201,39 @@ def _wrong_row(
     return None
 
 
-class _Found:
-    """A sparse derivative, to be compared with entries of the dense one."""
+class _Sparse:
+    """A sparse derivative as one matrix, to be compared with entries of the dense one.
+
+    ``matrices`` has a BCOO for each output and argument. The entries are sorted by rows.
+    """
 
     def __init__(
         self,
         who: str,
-        pattern: Any,
-        data: np.ndarray,
+        matrices: Any,
         outputs: Sequence[Leaf],
         arguments: Sequence[Leaf],
         rtol: float,
         atol: float,
     ) -> None:
-        self.who, self.pattern, self.data = who, pattern, data
-        self.outputs, self.arguments = outputs, arguments
-        finite = np.abs(data[np.isfinite(data)])
+        self.who, self.outputs, self.arguments = who, outputs, arguments
+        down, across = offsets(outputs), offsets(arguments)
+        self.shape = down[-1], across[-1]
+        blocks = jax.tree_util.tree_leaves(matrices, is_leaf=lambda x: hasattr(x, "todense"))
+        numbers, data = [np.zeros(0, int)], [np.zeros(0)]
+        for k, block in enumerate(blocks):
+            i, j = divmod(k, len(arguments))
+            places = np.asarray(block.indices, int).T
+            out, of = outputs[i][1], arguments[j][1]
+            rows = down[i] + _flat(places[: len(out)], out)
+            cols = across[j] + _flat(places[len(out) :], of)
+            numbers.append(rows * max(self.shape[1], 1) + cols)
+            data.append(bare(block.data))
+        order = np.argsort(np.concatenate(numbers), kind="stable")
+        self.numbers, self.data = np.concatenate(numbers)[order], np.concatenate(data)[order]
+        self.rows, self.cols = np.divmod(self.numbers, max(self.shape[1], 1))
+        finite = np.abs(self.data[np.isfinite(self.data)])
         self.rtol, self.atol = rtol, atol * max(1.0, float(np.max(finite, initial=0.0)))
-        self.numbers = pattern.rows * max(pattern.shape[1], 1) + pattern.cols
 
     def tolerance(self, scale: np.ndarray) -> np.ndarray:
         """By what numbers of this size may differ."""
@@ -179,7 +241,7 @@ class _Found:
 
     def _at(self, rows: np.ndarray, cols: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which entries of the pattern these are, and whether they are in it."""
-        wanted = rows * max(self.pattern.shape[1], 1) + cols
+        wanted = rows * max(self.shape[1], 1) + cols
         if not len(self.numbers):
             return np.zeros(len(wanted), int), np.zeros(len(wanted), bool)
         at = np.minimum(np.searchsorted(self.numbers, wanted), len(self.numbers) - 1)
@@ -205,14 +267,14 @@ class _Found:
     def compare(self, rows: np.ndarray, cols: np.ndarray, expected: np.ndarray) -> None:
         """Raise if one of these entries differs."""
         self.lacking(rows, cols, expected)
-        own = self.values(rows, cols)
+        entries = self.values(rows, cols)
         with np.errstate(invalid="ignore"):
-            far = ~(np.abs(own - expected) <= self.tolerance(np.abs(expected)))
-        wrong = far & self._at(rows, cols)[1] & (np.isfinite(own) | np.isfinite(expected))
+            far = ~(np.abs(entries - expected) <= self.tolerance(np.abs(expected)))
+        wrong = far & self._at(rows, cols)[1] & (np.isfinite(entries) | np.isfinite(expected))
         if wrong.any():
             raise SparsityError(
                 f"{self.who} differs from the dense derivative in "
-                f"{self._listed(rows, cols, expected, wrong, own)}"
+                f"{self._listed(rows, cols, expected, wrong, entries)}"
             )
 
     def _listed(
@@ -221,18 +283,18 @@ class _Found:
         cols: np.ndarray,
         expected: np.ndarray,
         chosen: np.ndarray,
-        own: np.ndarray | None = None,
+        values: np.ndarray | None = None,
     ) -> str:
         places = np.flatnonzero(chosen)
         listed = []
         for k in places[:_SHOWN].tolist():
-            got = "" if own is None else f"{own[k]:.6}, expected "
+            got = "" if values is None else f"{values[k]:.6}, expected "
             name = self.name(self.outputs, int(rows[k]))
             of = self.name(self.arguments, int(cols[k]))
             listed.append(f"{name} by {of}, which is {got}{expected[k]:.6}")
         more = f", and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         entries = "1 entry that is" if len(places) == 1 else f"{len(places)} entries that are"
-        counted = "" if own is not None else f"{entries} not 0: "
+        counted = "" if values is not None else f"{entries} not 0: "
         return counted + "; ".join(listed) + more
 
     def name(self, leaves: Sequence[Leaf], number: int) -> str:
@@ -242,3 +304,11 @@ class _Found:
         name, shape = leaves[k]
         at = np.unravel_index(number - starts[k], shape) if shape else ()
         return f"{name}[{', '.join(map(str, map(int, at)))}]" if shape else name
+
+
+def _flat(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The numbers of elements at these places, a row of ``places`` for each dimension."""
+    if not shape:
+        return np.zeros(places.shape[1], int)
+    flat: np.ndarray = np.ravel_multi_index(tuple(places), shape).astype(int)
+    return flat

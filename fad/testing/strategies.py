@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fad import extend
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors import hints_of as _hints_of
 
 __all__ = ["arrays", "broadcasting_shapes", "in_dims", "out_dims", "pytrees", "shapes"]
 

@@ -6,7 +6,7 @@ nothing. The extra ``viz`` (``pip install -e '.[viz]'``) has what is needed from
 
 from typing import TYPE_CHECKING
 
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors import hints_of as _hints_of
 from fad.viz.findings import Cause as Cause
 from fad.viz.findings import Finding as Finding
 from fad.viz.findings import Why as Why

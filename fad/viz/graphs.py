@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable
 
 from fad.autograd import Node
-from fad.core.level import flush, state
-from fad.core.types import PathLike
 from fad.errors import ArgumentError, describe
+from fad.extend import flush, observe_nodes
 from fad.extend.types import PyTree
-from fad.tape.anomaly import observed_nodes
-from fad.tape.graph import running
 from fad.viz import drawing, text
 from fad.viz.groups import groups_of
 from fad.viz.matrices import write
@@ -97,7 +95,7 @@ class Graph:
         """
         return drawing.draw(self.dot(), "png")
 
-    def save(self, path: PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, in the format that the name ends with.
 
         Arguments:
@@ -174,19 +172,17 @@ def graph(
 def _recorded(
     f: Callable[..., PyTree], args: tuple[PyTree, ...], kwargs: dict[str, PyTree], names: PyTree
 ) -> Drawn:
-    """What a call of ``f`` records. Code that is traced, to be compiled, records nothing when it runs."""
+    """What a call of ``f`` records."""
     nodes: list[Node] = []
     saved: dict[Node, int] = {}
     arrays: dict[int, object] = {}
-    thread, traced = running.id, (state.body, state.outside_jax_trace)
 
     def observe(node: Node) -> None:
-        if running.id == thread and (state.body, state.outside_jax_trace) == traced:
-            found = saved_arrays(node)
-            nodes.append(node)
-            saved[node] = bytes_of(found)
-            arrays.update(found)
+        of_node = saved_arrays(node)
+        nodes.append(node)
+        saved[node] = bytes_of(of_node)
+        arrays.update(of_node)
 
-    with observed_nodes(observe):
+    with observe_nodes(observe):
         result = f(*args, **kwargs)
     return read(roots_of(result), nodes, saved, bytes_of(arrays), names)

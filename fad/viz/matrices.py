@@ -6,6 +6,7 @@ import dataclasses
 import html
 import io
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,10 @@ import jax
 import numpy as np
 
 from fad import Tensor
-from fad.core import trees
-from fad.core.types import PathLike
 from fad.errors import ArgumentError, describe
 from fad.extend.types import PyTree
-from fad.methods.notebook import colored, data_uri, real, shrunk
-from fad.methods.values import unwrap
 from fad.viz.drawing import viz_library
+from fad.viz.pictures import colored, data_uri, real, shrunk
 
 SIDE, CELL, MOST = 420.0, 24.0, 512  # of all panels; of one value, at most; values of a side
 _GAP, _TOP, _BAR = 10.0, 18.0, 120.0
@@ -129,7 +127,7 @@ class Matrix:
         figure.savefig(file, format="png", dpi=144)
         return file.getvalue()
 
-    def save(self, path: PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, in the format that the name ends with.
 
         Arguments:
@@ -166,7 +164,7 @@ def document(content: str, width: float, height: float) -> str:
     )
 
 
-def write(path: PathLike, picture: Any, **others: Callable[[], str]) -> None:
+def write(path: str | os.PathLike[str], picture: Any, **others: Callable[[], str]) -> None:
     """Write a file in the format that its name ends with: SVG, PNG, text, or one of the others.
 
     Raises:
@@ -227,12 +225,12 @@ def matrix(j: PyTree, out_ndim: int | None = None) -> Matrix:
 
 
 def _is_matrix(x: PyTree) -> bool:
-    return trees.is_leaf(x) or hasattr(x, "todense")
+    return isinstance(x, Tensor) or hasattr(x, "todense")
 
 
 def _numbers(x: Any) -> np.ndarray:
     """A part of a jacobian as real numbers."""
-    x = unwrap(x) if isinstance(x, Tensor) else x
+    x = x.array if isinstance(x, Tensor) else x
     x = x.todense() if hasattr(x, "todense") else x
     if not isinstance(x, (jax.Array, np.ndarray, float, int, complex)) or isinstance(
         x, jax.core.Tracer

@@ -13,15 +13,10 @@ import jax
 import numpy as np
 
 from fad import Tensor
-from fad.arrays.special_cases import VIEWS
-from fad.autograd import AccumulateGrad, Edge, GradientEdge, Node
+from fad.autograd import AccumulateGrad, Edge, GradientEdge, Node, get_gradient_edge
 from fad.errors import ArgumentError, describe
-from fad.extend import Level, bottom, outlived
+from fad.extend import Level, bottom, node_info, outlived
 from fad.extend.types import DType, PyTree
-from fad.functions.calls import FunctionNode
-from fad.tape.graph import gradient_edge
-from fad.tape.recorder import PrimitiveNode
-from fad.views.chains import makes_views
 
 # The kinds of nodes, and what they are.
 KINDS = {
@@ -92,18 +87,18 @@ def roots_of(x: PyTree) -> list[tuple[Node, int, str]]:
     pytree of these. A Tensor has one at each level that it requires grad at.
     """
     leaves = places_in(x)
-    found: list[tuple[Node, int, str]] = []
+    roots: list[tuple[Node, int, str]] = []
     for k, leaf in enumerate(leaves):
         label = "result" if len(leaves) == 1 else f"result {k}"
         if isinstance(leaf, Edge):
-            found += [] if leaf.node is None else [(leaf.node, leaf.input_nr, label)]
+            roots += [] if leaf.node is None else [(leaf.node, leaf.input_nr, label)]
         elif isinstance(leaf, GradientEdge):
-            found.append((leaf.node, leaf.output_nr, label))
+            roots.append((leaf.node, leaf.output_nr, label))
         elif isinstance(leaf, Node):
-            found.append((leaf, 0, label))
+            roots.append((leaf, 0, label))
         elif isinstance(leaf, Tensor):
-            found += _places(leaf, label)
-    return found
+            roots += _places(leaf, label)
+    return roots
 
 
 def places_in(x: PyTree) -> list[PyTree]:
@@ -131,29 +126,29 @@ def check_place(x: PyTree) -> None:
 
 def _places(t: Tensor, label: str) -> list[tuple[Node, int, str]]:
     """The places of a Tensor at its level and at those below, in its tangent too."""
-    found = []
+    places = []
     parts: list[tuple[object, str]] = [(t, label)]
     while parts:
         part, label = parts.pop(0)
         part = outlived(part)
         if isinstance(part, Tensor):
             if part.requires_grad:
-                found.append((*gradient_edge(part), label))
+                places.append((*get_gradient_edge(part), label))
             tangent = part.level.tangent(part)
             parts.append((part.value, label))
             if tangent is not None:
                 parts.append((tangent, f"tangent of {label}"))
-    return found
+    return places
 
 
 def saved_arrays(node: Node) -> dict[int, PyTree]:
     """The arrays that a node keeps for its backward pass, each once, by identity."""
-    found = {}
+    arrays = {}
     for value in getattr(node, "saved_values", tuple)():
         array = bottom(value)
         if isinstance(array, (jax.Array, np.ndarray)):
-            found[id(array)] = array
-    return found
+            arrays[id(array)] = array
+    return arrays
 
 
 def bytes_of(arrays: dict[int, Any]) -> int:
@@ -192,18 +187,18 @@ def read(
         arrays: dict[int, object] = {}
         saved = {}
         for node in order:
-            own = saved_arrays(node)
-            saved[node] = bytes_of(own)
-            arrays.update(own)
+            of_node = saved_arrays(node)
+            saved[node] = bytes_of(of_node)
+            arrays.update(of_node)
         total = bytes_of(arrays)
     nodes = [_view(node, levels[node], saved.get(node, 0), only) for node in order]
-    for node, found in labels.items():
-        nodes[numbers[node]].results = tuple(dict.fromkeys(found))
+    for node, said in labels.items():
+        nodes[numbers[node]].results = tuple(dict.fromkeys(said))
     for path, x in jax.tree_util.tree_leaves_with_path(names, is_leaf=_is_place):
-        if isinstance(x, Tensor) and x.requires_grad and x.is_leaf and x.meta is not None:
-            known = None if x.meta.accumulator is None else x.meta.accumulator()
-            if known in numbers:
-                nodes[numbers[known]].name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if isinstance(x, Tensor) and x.requires_grad and x.is_leaf:
+            leaf = get_gradient_edge(x).node
+            if leaf in numbers:
+                nodes[numbers[leaf]].name = jax.tree_util.keystr(path, simple=True, separator=".")
     edges = []
     for node in order:
         edges += [(numbers[node], numbers[target], nr) for target, nr in _edges(node, only)]
@@ -260,17 +255,17 @@ def _levels(order: Sequence[Node]) -> dict[Node, tuple[int, str]]:
 
     A node made by hand may have none of its own: it has that of what its gradients go to.
     """
-    found: dict[Node, Level | None] = {}
+    levels: dict[Node, Level | None] = {}
     for node in reversed(order):
         level = node.level
         for target, _ in _edges(node):
-            level = found.get(target) if level is None else level
-        found[node] = level
-    ids = sorted({0, *[level.id for level in found.values() if level is not None]})
+            level = levels.get(target) if level is None else level
+        levels[node] = level
+    ids = sorted({0, *[level.id for level in levels.values() if level is not None]})
     places = {level_id: k for k, level_id in enumerate(ids)}
     return {
         node: (0, "eager") if level is None else (places[level.id], level.kind)
-        for node, level in found.items()
+        for node, level in levels.items()
     }
 
 
@@ -278,33 +273,26 @@ def _view(
     node: Node, level: tuple[int, str], saved: int, only: dict[Node, None] | None
 ) -> NodeView:
     """What is shown of a node."""
-    freed = isinstance(node, PrimitiveNode) and node.values is None
-    freed = freed or (isinstance(node, FunctionNode) and node.saved is None)
-    leaf = isinstance(node, AccumulateGrad)
+    info = node_info(node)
+    leaf = info.kind == "leaf"
+    earlier = not leaf and only is not None and node not in only
     return NodeView(
         node.name(),
-        _kind(node, only),
+        "earlier" if earlier else info.kind,
         *level,
-        _outputs(node),
+        _outputs(info.outputs),
         saved,
-        freed,
-        _hooks(node),
+        info.freed,
+        info.hooks,
         None if leaf else node.sequence_nr,
     )
 
 
-def _outputs(node: Node) -> tuple[tuple[tuple[int, ...], str], ...]:
+def _outputs(outputs: Sequence[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Shape and dtype of each output of the forward operation."""
-    found: PyTree
-    if isinstance(node, PrimitiveNode):
-        found = node.plan.out_avals or ()
-    elif isinstance(node, FunctionNode):
-        found = node.avals
-    else:  # `metadata_of_inputs` also looks for where they are, which takes time
-        found = node.metadata_of_inputs()
-        if any([m.is_undefined for m in found]):
-            return tuple([((), "undefined") if m.is_undefined else _form(m) for m in found])
-    return tuple(map(_form, found))
+    return tuple(
+        [((), "undefined") if getattr(x, "is_undefined", False) else _form(x) for x in outputs]
+    )
 
 
 def _form(x: PyTree) -> tuple[tuple[int, ...], str]:
@@ -314,33 +302,3 @@ def _form(x: PyTree) -> tuple[tuple[int, ...], str]:
 @functools.lru_cache(maxsize=256)
 def _name_of(dtype: DType) -> str:
     return str(dtype.name)
-
-
-def _kind(node: Node, only: dict[Node, None] | None) -> str:
-    if isinstance(node, AccumulateGrad):
-        return "leaf"
-    if only is not None and node not in only:
-        return "earlier"
-    if isinstance(node, FunctionNode):
-        return "function"
-    if not isinstance(node, PrimitiveNode):
-        return "custom"
-    primitive = node.plan.primitive
-    if primitive.name == "CopySlices":
-        return "write"
-    return "view" if primitive.name in VIEWS or makes_views(primitive) else "operation"
-
-
-def _hooks(node: Node) -> tuple[str, ...]:
-    """The hooks of a node, or of the Tensor that a leaf stands for."""
-    found: list[str] = []
-    extra = node.extra
-    if extra is not None:
-        found += ["prehook"] * len(extra.pre_hooks)
-        found += ["tensor hook"] * sum([len(hooks) for hooks in extra.tensor_hooks.values()])
-        found += ["retains grad"] * len(extra.retains)
-        found += ["hook"] * len(extra.post_hooks)
-    if isinstance(node, AccumulateGrad) and node.variable.meta is not None:
-        found += ["tensor hook"] * len(node.variable.meta.hooks or ())
-        found += ["post-accumulate hook"] * len(node.variable.meta.post_hooks or ())
-    return tuple(found)

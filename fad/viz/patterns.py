@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import html
 import math
-from typing import Any
+import os
 
 import numpy as np
 
 from fad import SparsePattern
-from fad.core.types import PathLike
 from fad.errors import ArgumentError, describe
 from fad.extend.types import PyTree
-from fad.methods.notebook import png
-from fad.sparse.coloring import best_coloring
-from fad.sparse.given import pairs_of
 from fad.viz.matrices import CELL, MOST, SIDE, document, framed, side_of, write
+from fad.viz.pictures import png
 
 _ROWS, _COLUMNS = 40, 100  # of text
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -42,12 +39,11 @@ class Pattern:
     ...ba
     """
 
-    def __init__(self, rows: Any, cols: Any, shape: tuple[int, int], symmetric: bool) -> None:
-        coloring, forward = best_coloring(rows, cols, *shape, symmetric)
-        self.count = coloring.count
-        self._rows, self._cols, self._shape = rows, cols, shape
-        self._colors = coloring.products
-        self._lines = "columns" if forward else "rows"
+    def __init__(self, pattern: SparsePattern) -> None:
+        self.count = pattern.products
+        self._rows, self._cols, self._shape = pattern.rows, pattern.cols, pattern.shape
+        self._colors = pattern.shown_by
+        self._lines = "rows" if pattern.mode == "reverse" else "columns"
 
     def __repr__(self) -> str:
         return f"<fad.viz.Pattern of {len(self._rows)} entries>"
@@ -93,7 +89,7 @@ class Pattern:
         step = max(1, int(SIDE) // max(pixels.shape))
         return png(pixels.repeat(step, 0).repeat(step, 1))
 
-    def save(self, path: PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, in the format that the name ends with.
 
         Arguments:
@@ -134,7 +130,7 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     aaaa
     """
     if isinstance(matrix, SparsePattern):
-        return Pattern(matrix.rows, matrix.cols, matrix.shape, matrix.mode == "hessian")
+        return Pattern(matrix)
     if not hasattr(matrix, "todense"):
         raise ArgumentError(
             f"viz.pattern: expected a BCOO, as fad.sparsity returns it, got {describe(matrix)}. For a dense "
@@ -147,7 +143,4 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     sides = math.prod(shape[:out]), math.prod(shape[out:])
     if symmetric and sides[0] != sides[1]:
         raise ArgumentError(f"viz.pattern: symmetric, and the matrix is {sides[0]} × {sides[1]}")
-    rows, cols = pairs_of(
-        "viz.pattern: the matrix", matrix, shape[:out], shape[out:], ArgumentError
-    )
-    return Pattern(rows, cols, sides, symmetric)
+    return Pattern(SparsePattern.from_matrix(matrix, out, symmetric))

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from typing import Any
 
-from fad.profiling.reports import in_bytes
 from fad.viz.groups import Group, Part, paths
 from fad.viz.nodes import Drawn, NodeView
 
@@ -52,6 +51,14 @@ def heading(drawn: Drawn) -> str:
     if drawn.saved:
         parts.append(f"{in_bytes(drawn.saved)} saved")
     return ", ".join(parts)
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes in words: "1.5 MB"."""
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B" if count else "0"
 
 
 def shown(drawn: Drawn, top: Group) -> list[tuple[Part, ...]]:

@@ -15,7 +15,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad.methods.notebook import colored, png, shrunk
+from fad.viz.pictures import colored, png, shrunk
 
 
 def image(text: str) -> np.ndarray:

@@ -44,7 +44,7 @@ ROOMS = {
     "methods": "names in_place functions * install",
     "bridge": "protocols jax_functions custom_rules",
     "torch": "memory checks flat_operations from_torch to_torch",
-    "extend": "types observing interpretation operations",
+    "extend": "types observing interpretation attached linear_calls staging operations",
     "autograd": "*",
     "func": "*",
     "replay": "background exact_programs policy inputs program states segment trace",
@@ -55,10 +55,10 @@ TOOLS = {
     "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
-    "implicit": "systems products equations decorators solvers",
+    "implicit": "systems equations decorators solvers",
     "profiling": "events collector reports profiler",
     "testing": "*",
-    "viz": """nodes groups text drawing matrices patterns graphs pullbacks findings causes
+    "viz": """nodes groups text drawing pictures matrices patterns graphs pullbacks findings causes
         graph_causes""",
 }
 IN_FRONT = {

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "testing/gradient_problems": "testing/test_gradient_checks.py",
     "viz/findings": "viz/test_causes.py",
     "viz/graph_causes": "viz/test_causes.py",
+    "viz/pictures": "methods/test_notebook.py",
     "viz/pullbacks": "viz/test_causes.py",
 }
 # Files about what a room does as a whole.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -118,3 +119,29 @@ def test_a_damaged_file_is_refused_or_whole(tmp_path: Path) -> None:
         else:
             np.testing.assert_array_equal(found.rows, pattern.rows)
     assert refused > 20
+
+
+def test_of_a_matrix() -> None:
+    found = fad.sparse_pattern(fnp.diff)(fnp.zeros(5))
+    dense = np.asarray(fad.jacfwd(fnp.diff)(jnp.ones(5)))
+    matrices = (
+        dense,
+        fad.sparsity(fnp.diff)(jnp.ones(5)),
+        fad.sparse_jacobian(fnp.diff, format="bcsr")(jnp.ones(5)),
+    )
+    for matrix in matrices:
+        pattern = fad.SparsePattern.from_matrix(matrix)
+        assert str(pattern) == str(found)
+        assert pattern.shown_by.tolist() == found.shown_by.tolist()
+        jacobian = fad.sparse_jacobian(fnp.diff, pattern=pattern)(jnp.ones(5))
+        assert np.array_equal(jacobian.todense(), dense)
+    hessian = fad.SparsePattern.from_matrix(np.eye(3), symmetric=True)
+    assert fad.sparse_hessian(lambda x: (x**3).sum(), pattern=hessian)(jnp.ones(3)).nse == 3
+    tall = fad.SparsePattern.from_matrix(np.ones((2, 3, 4)), out_ndim=2)
+    assert tall.shape == (6, 4) and tall.mode == "forward"
+    with pytest.raises(ArgumentError, match="from_matrix: out_ndim is 3"):
+        fad.SparsePattern.from_matrix(dense, 3)
+    with pytest.raises(ArgumentError, match="from_matrix: symmetric, and the matrix is 4 × 5"):
+        fad.SparsePattern.from_matrix(dense, symmetric=True)
+    with pytest.raises(ArgumentError, match="from_matrix: the matrix must be an array"):
+        fad.SparsePattern.from_matrix("diagonal")

@@ -19,7 +19,7 @@ import fad
 import fad.numpy as fnp
 from fad import viz
 from fad.errors import ArgumentError
-from fad.methods.notebook import colored
+from fad.viz.pictures import colored
 
 IMAGE = "{http://www.w3.org/2000/svg}image"
 

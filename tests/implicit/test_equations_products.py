@@ -13,11 +13,11 @@ from helpers import assert_close
 
 import fad
 import fad.numpy as fnp
+from fad import extend
 from fad.core.primitive import Primitive
 from fad.core.trees import LEAF
 from fad.implicit import custom_argmin, custom_fixed_point, custom_root
 from fad.implicit.equations import KINDS, Equation, JacobianProduct
-from fad.implicit.products import multiply
 from fad.implicit.systems import System
 
 A = jnp.array([2.0, 3.0])
@@ -138,11 +138,11 @@ def test_products_are_each_others_transposes() -> None:
     x, point = jnp.array([1.0, 2.0]), [jnp.array([1.0, 2.0]), A]
     matrix = jax.jacobian(residual)(x, A)
     for product, of in ((forward, matrix), (backward, matrix.T)):
-        times = multiply(product, point)
+        times = lambda v, product=product: extend.linear_call(product, point, v)
         v = jnp.array([0.3, -0.7])
         assert_close(times([v])[0], of @ v)
         assert_close(jax.linear_transpose(times, [v])([v])[0][0], of.T @ v)
-        lanes = lambda x, v, product=product: multiply(product, [x, A])([v])[0]
+        lanes = lambda x, v, product=product: extend.linear_call(product, [x, A], [v])[0]
         both = jax.vmap(lanes)(jnp.stack([x, 2 * x]), jnp.stack([v, v]))
         assert_close(both, jnp.stack([lanes(x, v), lanes(2 * x, v)]))
         assert_close(jax.vmap(lanes, (None, 0))(x, jnp.eye(2)), of.T)
