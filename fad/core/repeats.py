@@ -26,6 +26,7 @@ _SMALL = 64  # constants of NumPy with at most so many elements are compared by 
 _SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
 _PERIODS = 48  # candidates that are looked at, for each length of the words that are compared
 _ENDS = 3  # so many repeats at each end may be left out, so that loops fit each other
+DEPTH = 8  # a value is carried for at most so many repeats, where it could be stored
 
 _PLACE: Aval = shaped_array((), np.dtype(np.int32))  # of a place of a slice
 
@@ -556,6 +557,17 @@ class LoopReads:
         """A value of the first repeat."""
         return self.program.first[self.loops[k].start + result.equation] + result.place
 
+    def value_at(self, k: int, result: Result, repeat: int) -> int:
+        """A value of any repeat; of a negative one, what stood there before the loop."""
+        if repeat < 0:
+            carry = self.carry(k, result)
+            assert carry is not None
+            return carry.initial[repeat]
+        loop = self.loops[k]
+        return (
+            self.program.first[loop.start + repeat * loop.period + result.equation] + result.place
+        )
+
     def carry(self, k: int, result: Result) -> Carry | None:
         """The carry of a result, if there is one."""
         for carry in self.carries[k]:
@@ -619,10 +631,37 @@ class LoopReads:
         value = value._replace(entry=entry)
         return Elements(k, value, int(rows[0]) + entry, step, len(values)), fits
 
+    def all_elements(self, values: Sequence[int]) -> Elements | None:
+        """Values that are all those of an earlier loop."""
+        found = self.elements(values)
+        return found[0] if found is not None and found[1].all() else None
+
+    def values(self, elements: Elements) -> Values:
+        """Their values, as `elements` takes them."""
+        k, result, first, step, length = elements
+        first -= result.entry
+        return tuple([self.value_at(k, result, first + step * i) for i in range(length)])
+
+    def delayed(self, columns: Iterable[Values]) -> dict[Values, tuple[Values, int]]:
+        """Which columns are what a loop has read in another one some repeats before, and how many."""
+        columns = list(columns)
+        leads = {c[:2]: c for c in columns if self.all_elements(c)}
+        late = {}
+        for c in columns:
+            for repeats in range(1, min(DEPTH, len(c) - 2) + 1):
+                lead = leads.get(c[repeats : repeats + 2])
+                if lead is not None and c[repeats:] == lead[:-repeats]:
+                    late[c] = lead, repeats
+                    break
+        return late
+
     # Loops fit each other
 
     def _varying(self, k: int) -> list[Values]:
-        return [x for x in dict.fromkeys(self.origins[k]) if type(x) is tuple]
+        """What a loop reads that is another value in each repeat, but for what it has read before."""
+        columns = [x for x in dict.fromkeys(self.origins[k]) if type(x) is tuple]
+        late = self.delayed(columns)
+        return [x for x in columns if x not in late]
 
     def _fit_ends(self) -> None:
         """Leave out repeats at the ends, so that a loop reads all repeats of the one that it reads."""
@@ -639,11 +678,9 @@ class LoopReads:
         for k in range(len(self.loops) - 1, -1, -1):
             rows = []
             for later in range(k + 1, len(self.loops)):
-                for column in self._varying(later):
-                    found = self.elements(column)
-                    if found is not None and found[1].all() and found[0].loop == k:
-                        _, _, first, step, length = found[0]
-                        rows += [first, first + step * (length - 1)]
+                for e in map(self.all_elements, self._varying(later)):
+                    if e is not None and e.loop == k:
+                        rows += [e.first, e.first + e.step * (e.length - 1)]
             if rows:
                 self._narrow(k, min(rows), max(rows) + 1)
 
@@ -666,11 +703,13 @@ class LoopReads:
 
     def stored(self, k: int, wanted: Iterable[Result], known: Iterable[Result]) -> set[Result]:
         """Which values to store, of each repeat, so that the ``wanted`` ones can be computed again: as few
-        bytes as possible, beside those that are ``known`` to be stored.
+        bytes as possible, beside those that are ``known`` to be stored. What is wanted of a repeat before is
+        stored in any case, and with it the value of the repeat (`delayed`).
 
         It is the minimal cut between what is wanted and what cannot be computed again.
         """
         wanted, known = list(wanted), set(known)
+        entering = {r[:2] for r in wanted if r.entry}
         if self.loops[k].period > _LARGE:
             return set(wanted)
         capacity: _Capacity = collections.defaultdict(dict)
@@ -681,7 +720,8 @@ class LoopReads:
             if r in seen:
                 continue
             seen.add(r)
-            size = 0 if r in known else self.program.size(self.value(k, r)) + 1e-3
+            free = r in known or (r[:2] in entering and not r.entry)
+            size = 0 if free else self.program.size(self.value(k, r)) + 1e-3
             capacity[r, 0][r, 1] = size
             inputs = self.inputs(k, r)
             for x in ["end"] if inputs is None else [(i, 0) for i in inputs]:

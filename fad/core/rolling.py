@@ -18,7 +18,9 @@ What an operand of the stretch is over the repeats says what becomes of it:
 * a result of d repeats before, always the same: carried, in d places, which begin with what stood there;
 * another value in each repeat, all from before: stacked. Literals are stacked when traced; results of an
   earlier loop are stacked by that loop, and read forwards or backwards, as in a backward pass;
-  slices at places in equal steps are elements of the array.
+  slices at places in equal steps are elements of the array;
+* what the loop has read as another operand d repeats before, the last state but one: carried for d repeats,
+  so that one array is stored of both.
 
 What does not fit at the ends stays outside of the loop. Of what a later loop reads of an earlier one, as
 little is stored as the rest can be computed from again, with cheap operations: a minimal cut of the body
@@ -55,6 +57,7 @@ from fad.core.jaxapi import (
 )
 from fad.core.jaxprs import inner_jaxprs, jaxpr_key, trace, with_programs
 from fad.core.repeats import (
+    DEPTH,
     Elements,
     LoopReads,
     Numbered,
@@ -198,19 +201,32 @@ class _Again(NamedTuple):
     read: dict[Values | int, Stack]  # slices by their equation
 
 
+class _Line(NamedTuple):
+    """What is carried from repeat to repeat: what ``source`` was in the repeats before.
+
+    ``initial``: what stood there before the loop, the earliest first; None: nothing that is read.
+    ``number``: of the carry of a result.
+    """
+
+    source: Result | Stack
+    initial: Sequence[int | None]
+    number: int = 0
+
+
 class _Plan:
     """How a loop is written.
 
-    ``stacks``: what it reads in its repeats. ``again``: what it computes again; ``of``: in which of these,
-    and as what, each operand is that varies; None: among the stacks. ``last``: results whose last value
-    is carried out.
+    ``stacks``: what it reads in its repeats. ``delayed``: what it has read some repeats before, as what, and
+    how many. ``again``: what it computes again. ``read``: what each operand is that varies: among the stacks,
+    or in which of ``again``, and as what. ``lines``: what is carried, results first.
     """
 
     def __init__(self) -> None:
         self.stacks: dict[Stack, int] = {}
+        self.delayed: dict[Stack, tuple[Stack, int]] = {}
         self.again: list[_Again] = []
         self.read: dict[Values, Stack | tuple[int, Result]] = {}
-        self.last: dict[tuple[int, int], int] = {}
+        self.lines: list[_Line] = []
 
     def stack(self, stack: Stack) -> Stack:
         self.stacks.setdefault(stack, len(self.stacks))
@@ -271,12 +287,12 @@ class _LoopWriter:
                 if producer[b] - producer[b - 1] != producer[a + 1] - producer[a]:
                     break
                 b += 1
-            elements = self.read.elements(values[a:b])
-            if elements is None or not elements[1].all():
+            elements = self.read.all_elements(values[a:b])
+            if elements is None:
                 found.append(values[a])
                 a += 1
             else:
-                found.append(elements[0])
+                found.append(elements)
                 a = b
         return found
 
@@ -288,11 +304,10 @@ class _LoopWriter:
 
         def take(values: Values) -> Stack | None:
             """What is read for a value of each repeat; None if that is decided later."""
-            found = self.read.elements(values)
-            if found is not None and found[1].all():
-                rest[found[0].loop][values] = found[0]
+            found = self.read.all_elements(values)
+            if found is not None:
+                rest[found.loop][values] = found
                 return None
-            self._want(self._pieces(values))
             return plan.stack(values)
 
         sliced = self.read.slices[k]
@@ -309,8 +324,6 @@ class _LoopWriter:
                     stack = take(origin)
                     if stack is not None:
                         plan.read[origin] = stack
-        for carry in self.read.carries[k]:
-            self._wanted.update(carry.initial)
         while rest:
             earlier = max(rest)
             groups: dict[tuple[int, int], dict[Values, Elements]] = collections.defaultdict(dict)
@@ -318,6 +331,7 @@ class _LoopWriter:
                 groups[found.first, found.step][values] = found
             for (first, step), wanted in groups.items():
                 self._compute_again(plan, earlier, first, step, loop.count, wanted, take)
+        self._carry(k, plan)
         self._ask_last(k, plan)
         return plan
 
@@ -333,20 +347,21 @@ class _LoopWriter:
     ) -> None:
         """Decide what of the values that are read of an earlier loop is stored."""
         read = self.read
-        stored = read.stored(k, [e.value for e in wanted.values()], self._stored[k])
+        stacked = [e.value for e in plan.stacks if isinstance(e, Elements) and e.loop == k]
+        stored = read.stored(k, [e.value for e in wanted.values()], [*self._stored[k], *stacked])
         leaves: dict[Result, Elements] = {}
         equations: set[int] = set()
         rest = [e.value for e in wanted.values()]
         while rest:
             r = rest.pop()
             if r in stored:
-                leaves[r] = Elements(k, r, first, step, count)
+                elements = Elements(k, r, first, step, count)
+                leaves[r] = read.all_elements(read.values(elements)) or elements
             elif r.equation not in equations:
                 equations.add(r.equation)
                 rest += _known(read.inputs(k, r))
         for e in leaves.values():
             plan.stack(e)
-        self._want(leaves.values())
         again = _Again(k, first, step, sorted(equations), leaves, {})
         for at in again.equations:
             if at in read.slices[k]:
@@ -374,22 +389,57 @@ class _LoopWriter:
         if equations:
             plan.again.append(again)
 
+    def _carry(self, k: int, plan: _Plan) -> None:
+        """Decide what is carried, of results and of what is read; store what is read."""
+        read = self.read
+        for carry in read.carries[k]:
+            plan.lines.append(_Line(Result(*carry[:2]), carry.initial, carry.number))
+        columns = {
+            read.values(s) if isinstance(s, Elements) else s: s
+            for s in plan.stacks
+            if not isinstance(s, Slices)
+        }
+        before: dict[Values, Values] = {}
+        for column, (lead, repeats) in read.delayed(columns).items():
+            plan.delayed[columns[column]] = columns[lead], repeats
+            del plan.stacks[columns[column]]
+            if repeats > len(before.get(lead, ())):
+                before[lead] = column[:repeats]
+        plan.lines += [_Line(columns[lead], initial) for lead, initial in before.items()]
+        for line in plan.lines:
+            self._wanted.update(line.initial)
+        for stack in plan.stacks:
+            if isinstance(stack, Elements):
+                self._want([stack])
+            elif not isinstance(stack, Slices):
+                self._want(self._pieces(stack))
+
     def _ask_last(self, k: int, plan: _Plan) -> None:
         """Store or carry out the values that are read one by one after the loop."""
         loop, program = self.read.loops[k], self.program
+        lines = {line.source: at for at, line in enumerate(plan.lines)}
         for v in sorted(self._wanted):
             if self.read.loop_of[program.producer[v]] != k:
                 continue
             row, result = self._row(v)
-            carry = self.read.carry(k, result)
-            if result in self._stored[k] or (
-                carry is not None and loop.count - row <= len(carry.initial)
-            ):
+            depth = loop.count - row
+            line = plan.lines[lines[result]] if result in lines else _Line(result, [])
+            more = depth - len(line.initial)
+            if more <= 0 or self._in_stack(k, row, result) is not None:
                 continue
-            if row == loop.count - 1 and not is_extended(program.avals[v].dtype):
-                plan.last.setdefault(result[:2], len(plan.last))
-            else:
+            if depth > DEPTH or is_extended(program.avals[v].dtype):
                 self._want([Elements(k, result, row, 1, 1)])
+                continue
+            line = line._replace(initial=[*[None] * more, *line.initial])
+            at = lines.setdefault(result, len(plan.lines))
+            plan.lines[at : at + 1] = [line]
+
+    def _in_stack(self, k: int, row: int, result: Result) -> Elements | None:
+        """A value of a repeat, where it is stored: as it is computed, or as it enters a later repeat."""
+        for r in self._stored[k]:
+            if r[:2] == result[:2] and row + r.entry < self.read.loops[k].count:
+                return Elements(k, r, row + r.entry, 1, 1)
+        return None
 
     def _row(self, v: int) -> tuple[int, Result]:
         """In which repeat of its loop a value is computed, and as what."""
@@ -499,16 +549,17 @@ class _LoopWriter:
 
     def _loop(self, k: int) -> None:
         """Write a loop."""
-        read, plan, loop = self.read, self._plans[k], self.read.loops[k]
+        plan, loop = self._plans[k], self.read.loops[k]
         direction = self._direction(plan)
         self._directions.append(direction)
         xs = [self._stack(s, direction) for s in plan.stacks]
         initial: list[Array] = []
-        for carry in read.carries[k]:
-            initial += [self._array(v) for v in reversed(carry.initial)]
-        for at, place in plan.last:
-            aval = self.program.avals[read.value(k, Result(at, place))]
-            initial.append(jnp.zeros(aval.shape, aval.dtype))
+        for line in plan.lines:
+            aval = self._aval(k, line.source)
+            initial += [
+                jnp.zeros(aval.shape, aval.dtype) if v is None else self._array(v)
+                for v in reversed(line.initial)
+            ]
         body = _Repeat(self, k)
         constants = list(body.constants)
         operands = [self._array(v) for v in constants]
@@ -529,21 +580,32 @@ class _LoopWriter:
         """Note the values that are read one by one after a loop."""
         read, plan, loop = self.read, self._plans[k], self.read.loops[k]
         last: dict[tuple[int, Result], Array] = {}
-        at = 0
-        for carry in read.carries[k]:
-            for back in range(1, len(carry.initial) + 1):
-                last[loop.count - back, Result(*carry[:2])] = final[at]
-                at += 1
-        for key in plan.last:
-            last[loop.count - 1, Result(*key)] = final[at]
-            at += 1
+        values = iter(final)
+        for line in plan.lines:
+            for back in range(1, len(line.initial) + 1):
+                x = next(values)
+                if isinstance(line.source, Result):
+                    last[loop.count - back, line.source] = x
         for v in self._wanted:
             if read.loop_of[self.program.producer[v]] == k:
                 row, result = self._row(v)
                 x = last.get((row, result))
                 if x is None:
-                    x = self._stack(Elements(k, result, row, 1, 1), 1)[0]
+                    x = self._stack(_known(self._in_stack(k, row, result)), 1)[0]
                 self._values[v] = _typed(x, self.program.avals[v])
+
+    def _aval(self, k: int, value: Result | Stack) -> Aval:
+        """The type of a value of a repeat."""
+        avals = self.program.avals
+        if isinstance(value, Result):
+            return avals[self.read.value(k, value)]
+        if isinstance(value, Elements):
+            return avals[self.read.value(value.loop, value.value)]
+        if isinstance(value, Slices):
+            aval, d = avals[value.array], value.dimension
+            shape = aval.shape[:d] + aval.shape[d + 1 :]
+            return shaped_array(shape, aval.dtype, weak_type=_is_weak(aval))
+        return avals[value[0]]
 
 
 class _Repeat:
@@ -556,7 +618,6 @@ class _Repeat:
         self._writer, self._k = writer, k
         self._plan = writer._plans[k]
         read = self._read = writer.read
-        program = writer.program
         self.constants: dict[int, int] = {}
         used: list[tuple[int, Iterable[int]]] = [(k, range(read.loops[k].period))]
         used += [(again.loop, again.equations) for again in self._plan.again]
@@ -568,13 +629,10 @@ class _Repeat:
                         if isinstance(v, int) and not self._is_fixed(v):
                             self.constants.setdefault(v, len(self.constants))
         self.avals = []
-        for carry in read.carries[k]:
-            aval = program.avals[read.value(k, Result(*carry[:2]))]
-            self.avals += [struct_of(aval)] * len(carry.initial)
-        for result in self._plan.last:
-            self.avals.append(struct_of(program.avals[read.value(k, Result(*result))]))
-        for stack in self._plan.stacks:
-            self.avals.append(struct_of(self._aval(stack)))
+        for line in self._plan.lines:
+            aval = struct_of(writer._aval(k, line.source))
+            self.avals += [aval] * len(line.initial)
+        self.avals += [struct_of(writer._aval(k, stack)) for stack in self._plan.stacks]
 
     def _is_fixed(self, v: int) -> bool:
         """Whether it is a number, or an array of NumPy, that can stand in the body."""
@@ -583,32 +641,25 @@ class _Repeat:
             self._writer._value(v), (jax.Array, jax.core.Tracer)
         )
 
-    def _aval(self, stack: Stack) -> Aval:
-        program = self._writer.program
-        if isinstance(stack, Elements):
-            return program.avals[self._read.value(stack.loop, stack.value)]
-        if isinstance(stack, Slices):
-            aval, d = program.avals[stack.array], stack.dimension
-            shape = aval.shape[:d] + aval.shape[d + 1 :]
-            return shaped_array(shape, aval.dtype, weak_type=_is_weak(aval))
-        return program.avals[stack[0]]
-
     def run(self, *values: Array) -> list[Array]:
         """One repeat; traced once."""
         read, plan, k = self._read, self._plan, self._k
         rest = iter(values)
         constants = {v: next(rest) for v in self.constants}
+        carried = [[next(rest) for _ in line.initial] for line in plan.lines]
+        stacks = {
+            s: _typed(x, self._writer._aval(k, s)) for s, x in zip(plan.stacks, rest, strict=True)
+        }
         known: dict[Result, Array] = {}
-        carried: list[Array] = []
-        for carry in read.carries[k]:
-            at, place, number, initial = carry
-            for back in range(1, len(initial) + 1):
-                carried.append(next(rest))
-                known[Result(at, place, back, number)] = carried[-1]
-        for _ in plan.last:
-            next(rest)
-        stacks = dict(zip(plan.stacks, rest, strict=True))
-        stacks = {s: _typed(x, self._aval(s)) for s, x in stacks.items()}
+        before = {}
+        for line, values in zip(plan.lines, carried):
+            for back, x in enumerate(values, 1):
+                if isinstance(line.source, Result):
+                    known[line.source._replace(entry=back, carry=line.number)] = x
+                else:
+                    before[line.source, back] = _typed(x, self._writer._aval(k, line.source))
+        for e, delay in plan.delayed.items():
+            stacks[e] = before[delay] if delay[1] else stacks[delay[0]]
         computed: list[dict[Result, Array]] = []
 
         def many(values: Values) -> Array:
@@ -655,10 +706,10 @@ class _Repeat:
             lambda x: slices[x] if isinstance(x, int) else x,
         )
         outs: list[Array] = []
-        for at, place, number, initial in read.carries[k]:
-            outs.append(known[Result(at, place)])
-            outs += [known[Result(at, place, back, number)] for back in range(1, len(initial))]
-        outs += [known[Result(*result)] for result in plan.last]
+        for line, values in zip(plan.lines, carried):
+            source = line.source
+            outs.append(known[source] if isinstance(source, Result) else stacks[source])
+            outs += values[:-1]
         outs += [known[result] for result in self._writer._stored[k]]
         return outs
 

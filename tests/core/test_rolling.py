@@ -161,6 +161,57 @@ def test_what_is_stored_is_chosen() -> None:
     assert stacked == [(scan.params["length"], 8, 8)]
 
 
+def stacked(f: Any, *args: Any) -> list[int]:
+    """How many arrays each scan of a rolled program stacks."""
+    closed = fad.jit(f).trace(*args).jaxpr
+    scans = [e for e in closed.jaxpr.eqns if e.primitive.name == "scan"]
+    return [sum(v.aval.shape[:1] == (e.params["length"],) for v in e.outvars) for e in scans]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+@pytest.mark.parametrize("form", ["read forth", "read back"])
+def test_what_is_read_at_two_repeats_is_stored_once(form: str, d: int) -> None:
+    """A state and the one d steps before: one array, which the reader reads once and carries for d steps."""
+    count, size = 60, 512
+    w, c = jnp.linspace(0.1, 0.5, size), jnp.linspace(0.5, 0.1, size)
+    xs = jnp.cos(jnp.arange(float(count * size))).reshape(count, size)
+
+    def read_back(w: Any, c: Any) -> Any:
+        states = [fnp.zeros(size) + 0.1 * k for k in range(d + 1)]
+        for t in range(count):
+            states.append(fnp.tanh(w * states[-1] + c * states[-1 - d] + xs[t]))
+        return (states[-1] * states[-1]).sum()
+
+    def read_forth(w: Any, c: Any) -> Any:
+        states = [fnp.zeros(size)]
+        for t in range(count):
+            states.append(fnp.tanh(w * states[-1] + xs[t]))
+        loss = 0.0
+        for t in range(d, count):
+            loss = loss + fnp.sin(states[t] - c * states[t - d]).sum()
+        return loss
+
+    f = read_forth if form == "read forth" else fad.grad(read_back, argnums=(0, 1))
+    assert stacked(f, w, c) == [1, 0]
+    memory = fad.jit(f).lower(w, c).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < 2.2 * count * size * 4  # states, and what is read of xs
+    ours, single = fad.jit(f)(w, c), f(w, c)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(single), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_one_of_the_last_values_is_not_stored_with_all_others() -> None:
+    def f(x: Any) -> Any:
+        states = []
+        for _ in range(50):
+            x = fnp.sin(x) * 0.5 + x * x
+            states.append(x)
+        return states[-1] + states[-4]
+
+    assert stacked(f, 0.3) == [0]
+    assert abs(fad.jit(f)(0.3) - f(0.3)) < 1e-6
+
+
 def test_loops_in_loops() -> None:
     def f(x: Any) -> Any:
         for _ in range(20):
