@@ -143,6 +143,19 @@ def polynomial(coefficients: Sequence[float], x: Array) -> Array:
     return value
 
 
+def series(coefficient: Callable[[int], float], limit: float, n: int = 0) -> ArrayFunction:
+    """The ``n``-th derivative of a power series, where ``abs(u) < limit``: as many terms as digits need."""
+
+    @functools.cache
+    def coefficients(eps: float) -> list[float]:
+        found = [coefficient(k) * math.perm(k, n) for k in range(n, n + 60)]
+        sizes = [abs(c) * limit**k for k, c in enumerate(found)]
+        last = max(k for k, size in enumerate(sizes) if size > eps / 8 * max(sizes))
+        return found[: last + 1]
+
+    return lambda u: polynomial(coefficients(float(jnp.finfo(u.dtype).eps)), u)
+
+
 def quotient(
     numerator: Callable[[int, Array], Array],
     coefficient: Callable[[int], float],
@@ -163,24 +176,14 @@ def quotient(
     @functools.cache
     def derivative(n: int) -> Function:
         limit = radius(n)
-
-        @functools.cache
-        def coefficients(eps: float) -> list[float]:
-            """As many as the digits of a dtype need."""
-            found = [coefficient(k) * math.perm(k, n) for k in range(n, n + 60)]
-            sizes = [abs(c) * limit**k for k, c in enumerate(found)]
-            last = max(k for k, size in enumerate(sizes) if size > eps / 8 * max(sizes))
-            return found[: last + 1]
+        near = series(coefficient, limit, n)
 
         def value(x: Array) -> Array:
             u = x - center
             quotients = numerator(0, x) / u
             for k in range(1, n + 1):
                 quotients = (numerator(k, x) - k * quotients) / u
-            near = jnp.abs(u) < limit
-            return jnp.where(
-                near, polynomial(coefficients(float(jnp.finfo(x.dtype).eps)), u), quotients
-            )
+            return jnp.where(jnp.abs(u) < limit, near(u), quotients)
 
         return with_slopes(value, lambda _, x: derivative(n + 1)(x))
 
@@ -220,11 +223,6 @@ def _sine_coefficient(k: int) -> float:
     return 0.0 if k % 2 else (-1.0) ** (k // 2) / math.factorial(k + 1)
 
 
-ratio_of_exp = quotient(
-    lambda n, x: jnp.exp(x) if n else jnp.expm1(x),
-    lambda k: 1 / math.factorial(k + 1),
-    lambda n: max(1.0, n / math.e),
-)
 ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), lambda n: 0.35, center=1.0)
 ratio_of_sine = quotient(_sine, _sine_coefficient, lambda n: max(1.0, n / math.e))
 

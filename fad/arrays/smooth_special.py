@@ -21,10 +21,9 @@ from fad.arrays.smooth_functions import (
     no_slope,
     over_power,
     polynomial,
-    ratio_of_exp,
     ratio_of_log,
     ratio_of_sine,
-    smooth_power,
+    series,
     with_rule,
     with_slopes,
 )
@@ -396,20 +395,49 @@ def _sph_harm_y(sph_harm_y: Function) -> Function:
 
 
 def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
-    """``log(x) e(lmbda log(x))`` with ``e(u) = (exp(u) - 1) / u``: it is smooth at ``lmbda == 0``."""
-    power = smooth_power(jnp.float_power)
+    """``(p - 1) / lmbda`` with ``p = (x + shift)**lmbda``: it is smooth at ``lmbda == 0``.
 
-    def by_x(_: Array, x: Array, lmbda: Array) -> Array:
-        return power(x + shift, lmbda - 1)
+    All derivatives share the exponential by which ``p / (x + shift)`` is computed.
+    """
 
-    def by_lmbda(_: Array, x: Array, lmbda: Array) -> Array:
-        at_zero = x + shift == 0
-        logs = log(jnp.where(at_zero, 1 - shift, x))
-        inside = logs * logs * ratio_of_exp(lmbda * logs, 1)
-        at_edge = 1 / jnp.where(at_zero, lmbda, 1) ** 2
-        return jnp.where(at_zero, jnp.where(lmbda > 0, at_edge, jnp.inf), inside)
+    def logarithm(x: Array) -> Array:
+        """Finite at 0, so that the power 0 of 0 is 1."""
+        found = log(x)
+        return jnp.maximum(found, jnp.finfo(found.dtype).min)
 
-    return with_slopes(boxcox, by_x, by_lmbda)
+    lowered = with_slopes(
+        lambda x, lmbda: jnp.exp((lmbda - 1) * logarithm(x)),
+        lambda out, x, lmbda: (lmbda - 1) * out / (x + shift),
+        lambda out, x, lmbda: logarithm(x) * out,
+    )
+
+    @functools.cache
+    def by_lmbda(n: int) -> Function:
+        """The ``n``-th derivative: ``lmbda v[0] = p - 1`` gives ``lmbda v[n] + n v[n - 1] = log**n p``."""
+        radius = max(0.5, n / math.e)
+        near = series(lambda k: 1 / math.factorial(k + 1), radius, n)
+
+        def value(x: Array, lmbda: Array) -> Array:
+            log = logarithm(x)
+            found, power = boxcox(x, lmbda), (x + shift) * lowered(x, lmbda)
+            power = jnp.where(x + shift == 0, 0, power)
+            divisor = jnp.where(lmbda == 0, 1, lmbda)
+            for k in range(1, n + 1):
+                found = (log**k * power - k * found) / divisor
+            u = lmbda * log
+            return jnp.where(jnp.abs(u) < radius, log ** (n + 1) * near(u), found)
+
+        return with_slopes(
+            value,
+            lambda _, x, lmbda: logarithm(x) ** n * lowered(x, lmbda),
+            lambda _, x, lmbda: by_lmbda(n + 1)(x, lmbda),
+        )
+
+    return with_slopes(
+        boxcox,
+        lambda out, x, lmbda: lowered(*_floats(out, x, lmbda)),
+        lambda out, x, lmbda: by_lmbda(1)(*_floats(out, x, lmbda)),
+    )
 
 
 IN_SPECIAL: dict[str, Function] = {

@@ -210,6 +210,20 @@ class _Dependence(Dataflow[int]):
 _REMATERIALIZED = frozenset({"checkpoint", "remat", "remat2"})
 
 
+def tangent_rows(program: JaxProgram | JaxBody, mask: Sequence[bool]) -> tuple[bool, ...]:
+    """Which results of a program have a tangent where the masked inputs have one."""
+    return tuple(map(bool, _Tangents(COMPUTED).results(program, list(map(int, mask)))))
+
+
+class _Tangents(_Dependence):
+    """In forward mode: tangents pass where nothing was recorded."""
+
+    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+        if eqn.primitive.name == "fad_unrecorded":
+            return [self.union(given)]
+        return super()._results_of(eqn, given)
+
+
 # How a value depends on what is transposed: by what is recorded, and by what is not.
 RECORDED, DROPPED = 1, 2
 

@@ -18,7 +18,7 @@ from jax.tree_util import PyTreeDef
 from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
 from fad.core.borrowed import borrowed, waited
-from fad.core.dataflow import READ, DependenceRows, flows
+from fad.core.dataflow import READ, DependenceRows, flows, tangent_rows
 from fad.core.dtypes import is_inexact
 from fad.core.equal_programs import EqualPrograms
 from fad.core.exact_programs import barrier
@@ -39,7 +39,6 @@ from fad.core.observation import observable
 from fad.core.residuals import (
     Dependence,
     Residuals,
-    dependence_of_jaxpr,
     dependence_of_jvp,
     residuals_of,
 )
@@ -699,8 +698,9 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         shared=primitive.shared is not None,
     )
     jaxpr = found.closed.jaxpr
-    saved = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
-    saving.dependence = functools.partial(dependence_of_jaxpr, jaxpr, saved)
+    outs = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
+    saved = found.closed.replace(jaxpr=jaxpr.replace(outvars=outs))
+    saving.dependence = functools.cache(functools.partial(tangent_rows, saved))
     saving.paths = primitive.paths
     return saving
 

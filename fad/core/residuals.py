@@ -35,7 +35,6 @@ from jax.tree_util import PyTreeDef
 
 from fad.core.avals import struct_of
 from fad.core.dataflow import COMPUTED, DependenceRows, dependence_rows
-from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, called, flag_of
 from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations, read, run_inlined, trace, vjp_in
 from fad.core.types import (
@@ -43,7 +42,6 @@ from fad.core.types import (
     ArrayFunction,
     Atom,
     Aval,
-    JaxBody,
     JaxEquation,
     JaxProgram,
     Outputs,
@@ -252,22 +250,6 @@ def _is_expensive(eqn: JaxEquation) -> bool:
 def _has_body(eqn: JaxEquation) -> bool:
     """Whether an equation contains a jaxpr or a custom rule: a loop, a branch, a custom_vjp."""
     return any(True for _ in inner_jaxprs(eqn)) or "custom" in eqn.primitive.name
-
-
-def dependence_of_jaxpr(
-    jaxpr: JaxBody, outs: Sequence[Atom], mask: tuple[bool, ...]
-) -> tuple[bool, ...]:
-    """Which of the variables ``outs`` have a derivative in the masked inputs.
-
-    In forward mode too, so more than `fad.core.dataflow` finds: tangents pass where nothing was recorded.
-    """
-    reached = {v for v, m in zip(jaxpr.invars, mask, strict=True) if m}
-    for eqn in jaxpr.eqns:
-        if any(not isinstance(v, Literal) and v in reached for v in eqn.invars):
-            reached.update([*eqn.outvars, *filter(is_ref, eqn.invars)])
-    return tuple(
-        [not isinstance(v, Literal) and v in reached and is_inexact(v.aval.dtype) for v in outs]
-    )
 
 
 def dependence_of_jvp(

@@ -215,6 +215,16 @@ OF_TWO_ARGUMENTS: dict[str, tuple[Any, Any, tuple[tuple[float, float], ...]]] = 
         lambda h, a: mp.quad(lambda t: mp.exp(-h * h * (1 + t * t) / 2) / (1 + t * t), [0, a]) / (2 * mp.pi),
         ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0)),
     ),
+    "boxcox": (
+        special.boxcox,
+        lambda x, y: mp.expm1(y * mp.log(x)) / y if y else mp.log(x),
+        ((3.0, 0.0), (1.0, 0.0), (1.0, 2.0), (1e-6, 3.0), (0.5, -1e-9), (20.0, 0.2), (2.0, -4.0)),
+    ),
+    "boxcox1p": (
+        special.boxcox1p,
+        lambda x, y: mp.expm1(y * mp.log1p(x)) / y if y else mp.log1p(x),
+        ((1e-9, 0.0), (0.0, 1.0), (2.0, 1e-7), (-0.999, 1.5), (9.0, -0.5)),
+    ),
     "zeta": (special.zeta, mp.zeta, ((2.0, 1.0), (3.0, 0.5))),
     "logaddexp": (
         fnp.logaddexp,
@@ -243,6 +253,13 @@ def test_derivatives_in_both_arguments(name: str) -> None:
                     continue
                 got = float(way(*map(jnp.array, point)))
                 np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-14)
+
+
+def test_boxcox_at_the_edge() -> None:
+    by_x, by_lmbda = fad.grad(lambda x, y: fnp.sum(special.boxcox(x, y)), (0, 1))(
+        jnp.zeros(3), jnp.array([0.5, 1.0, 2.0])
+    )
+    assert by_x.tolist() == [np.inf, 1.0, 0.0] and by_lmbda.tolist() == [4.0, 1.0, 0.25]
 
 
 def test_beta_of_tiny_numbers() -> None:

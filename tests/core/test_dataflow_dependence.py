@@ -10,7 +10,15 @@ import pytest
 
 import fad
 from fad.core.avals import aval_of
-from fad.core.dataflow import COMPUTED, DROPPED, READ, RECORDED, dependence_rows, flows
+from fad.core.dataflow import (
+    COMPUTED,
+    DROPPED,
+    READ,
+    RECORDED,
+    dependence_rows,
+    flows,
+    tangent_rows,
+)
 from fad.tape.staged import unrecorded
 
 
@@ -74,6 +82,24 @@ def test_of_programs(name: str) -> None:
     assert list(dependence_rows(f, (True, True), avals, COMPUTED)) == expected
     masked = [(x, False) for x, _ in expected]
     assert list(dependence_rows(f, (True, False), avals, COMPUTED)) == masked
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, "a scan of constants"])
+def test_what_has_a_tangent(name: str) -> None:
+    scan = lambda x, a: jax.lax.scan(lambda c, e: (c * e + x, (c, e * a)), x, jnp.ones(3))
+    function = scan if name == "a scan of constants" else PROGRAMS[name][0]
+    point = (2.0, 3.0)
+    jaxpr = jax.make_jaxpr(function)(*point).jaxpr
+    for mask in ((True, False), (False, True), (True, True)):
+        found = tangent_rows(jaxpr, mask)
+        tangents = jax.jvp(function, point, tuple(map(float, mask)))[1]
+        nonzero = [
+            t.dtype != jax.dtypes.float0 and bool(jnp.any(t != 0))
+            for t in map(jnp.asarray, jax.tree.leaves(tangents))
+        ]
+        assert all(f or not n for f, n in zip(found, nonzero, strict=True))
+        if function is scan:
+            assert [*found] == nonzero
 
 
 def test_paths_that_end_are_followed_where_a_program_is_transposed() -> None:

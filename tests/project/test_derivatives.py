@@ -16,7 +16,6 @@ pytest.importorskip("rich", reason="the benchmarks print with it (extra: bench)"
 
 from benchmarks import derivatives
 from benchmarks.derivatives import (
-    ABOVE,
     COUNTED,
     EXCEPTIONS,
     NAMES,
@@ -101,4 +100,4 @@ def test_without_a_clock_the_table_of_what_is_within_by_time_counts(
 def test_the_page_has_the_exceptions() -> None:
     text = derivatives.PAGE.read_text()
     assert derivatives.written(text) == text, "run python -m benchmarks.derivatives --write"
-    assert {*ABOVE, *EXCEPTIONS, *WITHIN} <= set(NAMES)
+    assert {*EXCEPTIONS, *WITHIN} <= set(NAMES)
