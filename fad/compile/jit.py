@@ -43,6 +43,7 @@ from fad.compile.signatures import (
 )
 from fad.compile.state import OuterTensor, StepState, StepTrace, lock, without_history
 from fad.core import jaxapi, trees
+from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
 from fad.core.jaxapi import array_type
 from fad.core.level import flush, has_trace, state
@@ -264,10 +265,11 @@ class Compiled:
             raise _NotQuick
         simple = entry.primitive.jit and not entry.changed and not entry.primitive.calls_host
         simple = simple and entry.step.is_pure
-        if not simple or not all([type(x) is array_type for x in entry.fixed]):
+        fixed = _as_arrays(entry.fixed)
+        if not simple or not all([type(x) is array_type for x in fixed]):
             raise _NotQuick(always=True)
         values = [x.value if isinstance(x, Tensor) else x for x in leaves]
-        call, before = entry.primitive.executable([*entry.fixed, *values])
+        call, before = entry.primitive.executable([*fixed, *values])
         if entry.donating is not None:
             call, before = entry.donating, []
             flush()
@@ -279,7 +281,7 @@ class Compiled:
                 outs = [new_tensor(x, ROOT) for x in outs]
             return trees.unflatten(entry.structure, outs)
 
-        return call, [*before, *entry.fixed], values, result
+        return call, [*before, *fixed], values, result
 
     def _drawn(self, key: tuple[PyTree, ...], leaves: list[PyTree]) -> tuple[Hashable, ...]:
         """The key of a call, with what else is in it if the function draws random numbers."""
@@ -329,7 +331,7 @@ class Compiled:
         if key < 0:
             return None
         entry.noted = True
-        fixed = entry.fixed
+        fixed = _as_arrays(entry.fixed)
         if not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
             return None
         form = self._taken_apart(args, kwargs)[1]
@@ -674,6 +676,12 @@ def _warn_of_size(name: str, level: StagedLevel) -> None:
         "operations in each step; fad.jit(roll=False) compiles it as it is, without this warning",
         UserWarning,
     )
+
+
+def _as_arrays(fixed: Sequence[PyTree]) -> list[PyTree]:
+    """What compiled code closes over, with weakly typed arrays for Python numbers, outside of all traces."""
+    known = with_constants(fixed)  # all but NaN
+    return [jax.device_put(x) if type(x) in SCALARS else x for x in known]
 
 
 _LONG = 5000  # operations of which a program is worth a warning

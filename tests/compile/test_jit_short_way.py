@@ -107,6 +107,19 @@ def test_numbers_are_weak_and_are_no_constants():
     assert short(f, half, 2.0).dtype == jnp.float16
 
 
+@pytest.mark.parametrize("numbers", [(0.70101, 0.70102, 0.70103), (0.5, 0.25, float("nan"))])
+def test_numbers_that_change_are_operands(numbers):
+    """Also those that no operation has had before: see NOTE [numbers in bodies] in `fad.tape.staged`."""
+    for k in numbers:
+        assert_close(short(fad.jit(lambda x, k=k: x * k), X), X * np.float32(k))
+        w = fad.tensor(X)
+        step = fad.jit(lambda x, k=k, w=w: w.copy_(x * k))
+        step(X), step(X)
+        with only_short():
+            step(X)
+        assert_close(w, X * np.float32(k))
+
+
 def test_a_constant_array_is_handed_on():
     data = jnp.arange(3.0)
     f = fad.jit(lambda p, x: p["w"] * data + x)
