@@ -446,7 +446,9 @@ class StagedLevel(RecordingLevel, TracedBody):
         if len(self.numbers) - 1 not in self.lifted:
             return x
         tracer: Array = jaxapi.stand_in(aval_of(x))
-        self.given.append((tracer, x))
+        self.given.append(
+            (tracer, as_array(np.asarray(x)) if isinstance(x, np.number) else constant(x))
+        )
         return tracer
 
     def _is_constant(self, x: Tensor) -> bool:
@@ -525,8 +527,7 @@ def stage(
         around[-1].note_loops(level.loops)
     body.note_numbers(level.numbers)
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
-    for tracer, x in level.given:  # arrays, which are not made while JAX traces
-        captured[id(tracer)] = as_array(np.asarray(x)) if isinstance(x, np.number) else constant(x)
+    captured.update({id(tracer): number for tracer, number in level.given})
     consts = [captured.get(id(c), c) for c in closed.consts]
     check_draws(closed.jaxpr, [*consts, *operands])
     fixed: dict[int, np.ndarray] = {}
