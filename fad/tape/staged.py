@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi, trees
-from fad.core.avals import SCALARS, aval_of, constant, struct_of
+from fad.core.avals import SCALARS, aval_of, struct_of
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache, exact
 from fad.core.dataflow import COMPUTED
@@ -446,9 +446,7 @@ class StagedLevel(RecordingLevel, TracedBody):
         if len(self.numbers) - 1 not in self.lifted:
             return x
         tracer: Array = jaxapi.stand_in(aval_of(x))
-        self.given.append(
-            (tracer, as_array(np.asarray(x)) if isinstance(x, np.number) else constant(x))
-        )
+        self.given.append((tracer, x))
         return tracer
 
     def _is_constant(self, x: Tensor) -> bool:
@@ -527,7 +525,8 @@ def stage(
         around[-1].note_loops(level.loops)
     body.note_numbers(level.numbers)
     captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
-    captured.update({id(tracer): number for tracer, number in level.given})
+    for tracer, x in level.given:  # arrays are not made while JAX traces
+        captured[id(tracer)] = as_array(np.asarray(x)) if isinstance(x, np.number) else x
     consts = [captured.get(id(c), c) for c in closed.consts]
     check_draws(closed.jaxpr, [*consts, *operands])
     fixed: dict[int, np.ndarray] = {}
