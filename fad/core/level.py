@@ -31,7 +31,6 @@ from fad.core.tensor import bodies as bodies
 from fad.core.types import (
     Array,
     ArrayFunction,
-    Expanding,
     MaybeValue,
     Operand,
     Operation,
@@ -264,6 +263,43 @@ class Level(Observable):
         return new_tensor(next(parts), self)
 
 
+# What rooms below ask of levels of one kind.
+
+
+class RecorderLevel(Level):
+    """A level that may record what it evaluates: a `fad.tape.recorder.RecordingLevel`.
+
+    ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
+    """
+
+    __slots__ = ()
+
+    wraps = False
+
+    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+        """Run ``op`` without recording; outputs are Tensors of this level."""
+        raise NotImplementedError
+
+
+class LanesLevel(Level):
+    """The level of a vmap, which has lanes: a `fad.tape.vmap.BatchLevel`."""
+
+    __slots__ = ()
+
+    batch_size: int
+    axis_name: Hashable
+    randomness: str
+    first: int
+
+    def mapped(self, value: Value, dim: int) -> Tensor:
+        """An argument with the batch at ``dim``, a Tensor of this level."""
+        raise NotImplementedError
+
+    def unwrap(self, x: Value, out_dim: int | None, who: str = "vmap") -> Value:
+        """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
+        raise NotImplementedError
+
+
 class TracedBody(Level):
     """The level of a body of `jit` that is being traced; see NOTE [twins] in `fad.compile.outer_tensors`."""
 
@@ -282,7 +318,7 @@ class TracedBody(Level):
         raise NotImplementedError
 
 
-def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
+def bind(op: Operation, args: Sequence[Operand]) -> Outputs:
     """Run an operation on flat arguments: arrays, Python scalars and Tensors.
 
     Arguments:

@@ -330,7 +330,9 @@ class SavedView:
     def __init__(self, t: Tensor, operation: Primitive, numbers: list[int]) -> None:
         self.handle = weakref.ref(t)
         self.link: ViewLink = t.meta.link  # type: ignore[union-attr, assignment]
-        self.value = self.link.base._value
+        base = self.link.base
+        assert base is not None
+        self.value = base._value
         self.operation = operation
         self.numbers = numbers
         self.dtype = t.dtype
@@ -364,6 +366,7 @@ class SavedView:
         if known is not None:
             return known
         base = self.link.base
+        assert base is not None and base.meta is not None
         t = new_tensor(self.opened(), base._level)
         t._requires_grad, t._node, t._output_nr = self.requires_grad, self.node, self.output_nr
         t.meta = Meta()
