@@ -8,7 +8,6 @@ import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -259,7 +258,7 @@ class Primitive(Operation):
         self.shared: EqualPrograms | None = None
         self._flows: dict[Hashable, list[int]] = {}
         self.linear_versions: dict[Hashable, Primitive | None] = {}
-        self.named: dict[Hashable, Any] = {}
+        self.named: dict[Hashable, PyTree] = {}
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))
@@ -354,7 +353,7 @@ class Primitive(Operation):
             self._derived[key] = derived
         return derived
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, PyTree]:
         """The options that are passed on to Primitives derived from this one."""
         return {
             "jit": self.jit,

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 PyTree: TypeAlias = Any
 # What an operation gives: one value, or a tuple of them where it has several. The operation says which.
 Outputs: TypeAlias = Any
+# An object of JAX's own, which `fad.core.jaxapi` alone looks into.
+JaxObject: TypeAlias = Any
 # A function of flat arrays, as JAX traces it.
 ArrayFunction: TypeAlias = Callable[..., Outputs]
 
 # An array, or a tracer of JAX.
 Array: TypeAlias = jax.Array
-NumpyArray: TypeAlias = np.ndarray[Any, Any]
+NumpyArray: TypeAlias = np.typing.NDArray[Any]
 Number: TypeAlias = bool | int | float | complex
 # What has a shape and a dtype at every level.
 Value: TypeAlias = "Tensor | jax.Array"
@@ -43,7 +45,7 @@ Operand: TypeAlias = "Tensor | jax.typing.ArrayLike"
 Binder: TypeAlias = "Callable[[Primitive, Sequence[Operand]], Outputs]"
 Runner: TypeAlias = "Callable[[Operation, Sequence[Operand]], Outputs]"
 
-DType: TypeAlias = np.dtype[Any]
+DType: TypeAlias = np.dtype[np.generic]
 DTypeLike: TypeAlias = jax.typing.DTypeLike
 # Where a value is put: a device, its name, or a sharding.
 DeviceLike: TypeAlias = "jax.Device | jax.sharding.Sharding | str"
@@ -155,7 +157,7 @@ class Operation:
     def batch(
         self, values: Sequence[Operand], dims: Dims, level: LanesLevel, run: Runner | None = None
     ) -> tuple[Outputs, OutputDims]:
-        """Outputs of all lanes, and the dimension of the lanes in each (0, or None where all share it).
+        """Outputs, and the dimension of the lanes in each; None where all lanes share it.
 
         Arguments:
             dims: for each of ``values`` the dimension of the lanes.
@@ -231,7 +233,7 @@ class Atom(Protocol):
     """A variable or a constant in a program of JAX."""
 
     @property
-    def aval(self) -> Any: ...
+    def aval(self) -> JaxObject: ...
     def __hash__(self) -> int: ...
 
 
@@ -240,26 +242,26 @@ class JaxLiteral(Atom, Protocol):
 
     def __init__(self, val: object, aval: Aval) -> None: ...
     @property
-    def val(self) -> Any: ...
+    def val(self) -> JaxObject: ...
 
 
 class JaxEquation(Protocol):
     """One operation in a program of JAX. `fad.core.jaxapi` alone reads its parameters."""
 
     @property
-    def primitive(self) -> Any: ...
+    def primitive(self) -> JaxObject: ...
     @property
-    def params(self) -> dict[str, Any]: ...
+    def params(self) -> dict[str, JaxObject]: ...
     @property
     def invars(self) -> Sequence[Atom]: ...
     @property
     def outvars(self) -> Sequence[Atom]: ...
     @property
-    def effects(self) -> Any: ...
+    def effects(self) -> JaxObject: ...
     @property
-    def ctx(self) -> Any: ...
+    def ctx(self) -> JaxObject: ...
     @property
-    def source_info(self) -> Any: ...
+    def source_info(self) -> JaxObject: ...
     @property
     def replace(self) -> Callable[..., JaxEquation]: ...
 
@@ -276,7 +278,7 @@ class JaxBody(Protocol):
     @property
     def eqns(self) -> Sequence[JaxEquation]: ...
     @property
-    def effects(self) -> Any: ...
+    def effects(self) -> JaxObject: ...
     @property
     def debug_info(self) -> object: ...
     @property

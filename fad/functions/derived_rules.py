@@ -315,8 +315,8 @@ class TransposingLevel(DerivingGradLevel):
             t._aux = WRITTEN
 
     def with_primal(
-        self, value: Value, aux: object, primal: Operand
-    ) -> tuple[Value, object, Operand]:
+        self, value: Operand, aux: object, primal: Operand
+    ) -> tuple[Operand, object, Operand]:
         _, _, below = super().with_primal(value, aux, primal)
         return value, self.dropped(primal), below
 

@@ -433,7 +433,7 @@ class saved_tensors_hooks:
                     f"saved_tensors_hooks: the hooks must be functions, got {describe(hook)}"
                 )
         self.hooks = (pack_hook, unpack_hook)
-        self._saved: list[tuple[object, ...]] = []
+        self._saved: list[tuple[tuple[Callable[..., object], Callable[..., object]], ...]] = []
 
     def __enter__(self) -> None:
         if state.saved_refused is not None:

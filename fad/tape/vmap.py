@@ -136,7 +136,7 @@ class BatchLevel(RecordingLevel, LanesLevel):
     def constant(self, t: Tensor, stop: Callable[[Operand], Value]) -> Tensor:
         return new_tensor(stop(t.value), self, t.aux)
 
-    def with_primal(self, value: Value, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
         if isinstance(primal, Tensor) and primal.level is self:
             if primal.aux is None:
                 primal = primal.value
