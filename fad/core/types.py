@@ -185,6 +185,9 @@ class GraphNode(Protocol):
 
     def name(self) -> str: ...
 
+    def output_written(self, output_nr: int, version: int) -> None:
+        """Note that an output was changed in place, where the backward pass would need it as it was."""
+
 
 class ViewLink(Protocol):
     """What brings a view up to date, which is a `fad.views.aliases.Link`.

@@ -28,7 +28,7 @@ from fad.core.types import Aval, Operand, Operation, Outputs, Value
 from fad.replay.inputs import FOREIGN, LARGE, Known
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
 from fad.tape.graph import count_nodes, running
-from fad.tape.recorder import ROOT, GradLevel, PrimitiveNode, RecordingLevel
+from fad.tape.recorder import ROOT, GradLevel, RecordingLevel
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
@@ -122,7 +122,7 @@ def _routes(
     """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
     nodes = [o._node for o in outs if o._node is not None]
     for node in nodes:
-        if type(node) is PrimitiveNode and not op.expands and len(node.edges) == count:
+        if node._is_derived and not op.expands and len(node.edges) == count:
             kept = (*node.plan.kept_inputs, *([-1] if node.plan.kept_outputs else []))
             return tuple([e is not None for e in node.edges]), kept
     if nodes or (outs and op.expands):  # of several operations: any of them may do so

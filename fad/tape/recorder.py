@@ -44,7 +44,7 @@ from fad.tape.graph import (
     running,
 )
 from fad.tape.nodes import SavingNode, for_edges, node_name
-from fad.tape.saved import keep_bases, versions_of
+from fad.tape.saved import keep_bases, raise_released, versions_of
 
 
 class PrimitiveNode(SavingNode):
@@ -52,6 +52,7 @@ class PrimitiveNode(SavingNode):
 
     __slots__ = ("plan",)
 
+    _is_derived = True
     is_traceable = True
 
     def __init__(
@@ -99,6 +100,10 @@ class PrimitiveNode(SavingNode):
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[MaybeValue]:
         plan = self.plan
+        if True not in need:
+            if self.values is None:
+                raise_released(self)
+            return [None] * len(need)
         for c in cotangents:
             if c is not None:
                 break

@@ -18,7 +18,7 @@ from fad.core.tensor import Meta, Storage, Tensor, meta_of, new_tensor, version_
 from fad.core.types import Operand, Outputs, PyTree, Value, ViewLink
 from fad.errors import GradientError, describe
 from fad.tape.anomaly import explain_write
-from fad.tape.graph import AccumulateGrad, Node, alias, sharding_of
+from fad.tape.graph import Node, alias, sharding_of
 from fad.tape.handles import refuse_in_traced_code
 
 # Saved values in the form that a pack hook gave them.
@@ -69,7 +69,7 @@ class PackedValue:
     def place(self) -> tuple[Node | None, int]:
         """The node that made the value, and which of its outputs it is; None for a leaf."""
         node = None if self.edge is None else self.edge[0]()
-        if node is None or isinstance(node, AccumulateGrad):
+        if node is None or node._leaf is not None:
             return None, 0
         return node, self.edge[1]  # type: ignore[index]
 
@@ -106,7 +106,7 @@ class PackedValue:
         node = None if self.edge is None else self.edge[0]()
         if self.edge is not None and node is not None:
             t._requires_grad = True
-            if isinstance(node, AccumulateGrad):  # a leaf, whose gradient goes there
+            if node._leaf is not None:  # a leaf, whose gradient goes there
                 meta_of(t).accumulator = weakref.ref(node)
             else:
                 t._node, t._output_nr = node, self.edge[1]
