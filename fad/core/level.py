@@ -21,7 +21,7 @@ import threading
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from fad.core import tensor as tensors
 from fad.core.avals import VALUES
@@ -31,11 +31,12 @@ from fad.core.tensor import bodies as bodies
 from fad.core.types import (
     Array,
     ArrayFunction,
-    Expanding,
+    JaxObject,
     MaybeValue,
     Operand,
     Operation,
     Outputs,
+    PyTree,
     Value,
 )
 from fad.errors.advice import advise
@@ -99,14 +100,14 @@ class ThreadState(threading.local):
     watermark = -1
     base_watermark = -1
     levels: tuple[Level, ...] = ()
-    saved_hooks: tuple[Any, ...] = ()
+    saved_hooks: tuple[tuple[Callable[..., object], Callable[..., object]], ...] = ()
     saved_refused: str | None = None
     inference: int | None = None
     trace: Deferred | None = None
     replaying: bool = True
     exact: bool = False
     body: TracedBody | None = None
-    host: Any = None
+    host: PyTree = None
     outside_jax_trace = -1
     pure: Level | None = None
     unreached: tuple[Level, ...] = ()
@@ -114,7 +115,7 @@ class ThreadState(threading.local):
     batching: bool = False
     uncompiled: bool = False
     rolls: bool = True
-    calls: dict[Any, Any] | None = None
+    calls: dict[Hashable, PyTree] | None = None
 
 
 state = ThreadState()
@@ -200,7 +201,7 @@ class Level(Observable):
         """Run ``op`` on arguments whose highest level is this one."""
         raise NotImplementedError
 
-    def detach(self, x: Any) -> Any:
+    def detach(self, x: PyTree) -> PyTree:
         """What a backward pass that is not itself recorded computes with, in place of ``x``."""
         raise NotImplementedError
 
@@ -210,7 +211,7 @@ class Level(Observable):
             return x
         return new_tensor(x, self)
 
-    def outlive(self, t: Tensor) -> Any:
+    def outlive(self, t: Tensor) -> PyTree:
         """The value that replaces ``t``, a Tensor of this level, once the level has finished."""
         return t.value
 
@@ -234,7 +235,9 @@ class Level(Observable):
         """``t`` without gradient and tangent; ``stop`` does so one level down."""
         return new_tensor(stop(t.value), self)
 
-    def with_primal(self, value: Any, aux: object, primal: Operand) -> tuple[Any, object, Operand]:
+    def with_primal(
+        self, value: Operand, aux: object, primal: Operand
+    ) -> tuple[Operand, object, Operand]:
         """Prepare to replace the primal of a Tensor of this level, whose tangent stays.
 
         Arguments:
@@ -250,7 +253,7 @@ class Level(Observable):
             primal = primal.value
         return value, aux, primal
 
-    def aval(self, t: Tensor) -> Any:
+    def aval(self, t: Tensor) -> JaxObject:
         """The shape and dtype a user sees, as JAX's abstract value."""
         lazy = t._lazy
         return t._value.aval if lazy is None else lazy.aval
@@ -262,6 +265,43 @@ class Level(Observable):
     def unflatten(self, rest: Hashable, parts: Iterator[Operand]) -> Tensor:
         """A Tensor of this level with this static rest, of the next ones of ``parts``."""
         return new_tensor(next(parts), self)
+
+
+# What rooms below ask of levels of one kind.
+
+
+class RecorderLevel(Level):
+    """A level that may record what it evaluates: a `fad.tape.recorder.RecordingLevel`.
+
+    ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
+    """
+
+    __slots__ = ()
+
+    wraps = False
+
+    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+        """Run ``op`` without recording; outputs are Tensors of this level."""
+        raise NotImplementedError
+
+
+class LanesLevel(Level):
+    """The level of a vmap, which has lanes: a `fad.tape.vmap.BatchLevel`."""
+
+    __slots__ = ()
+
+    batch_size: int
+    axis_name: Hashable
+    randomness: str
+    first: int
+
+    def mapped(self, value: Value, dim: int) -> Tensor:
+        """An argument with the batch at ``dim``, a Tensor of this level."""
+        raise NotImplementedError
+
+    def unwrap(self, x: Value, out_dim: int | None, who: str = "vmap") -> Value:
+        """``x`` one level down, with the batch at ``out_dim``; what is shared is broadcast."""
+        raise NotImplementedError
 
 
 class TracedBody(Level):
@@ -282,7 +322,7 @@ class TracedBody(Level):
         raise NotImplementedError
 
 
-def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
+def bind(op: Operation, args: Sequence[Operand]) -> Outputs:
     """Run an operation on flat arguments: arrays, Python scalars and Tensors.
 
     Arguments:
@@ -302,7 +342,7 @@ def bind(op: Operation | Expanding, args: Sequence[Operand]) -> Outputs:
     """
     if bodies.traced:
         args = [inside(a) if isinstance(a, Tensor) else a for a in args]
-    top: Any = None
+    top: Level | None = None
     for a in args:
         if type(a) not in VALUES and isinstance(a, Tensor):
             meta = a.meta
@@ -338,7 +378,7 @@ def batch_dim(t: Tensor) -> int | None:
     return dim
 
 
-def outlived(x: Any) -> Any:
+def outlived(x: PyTree) -> PyTree:
     """``x`` with the wrappers of finished levels removed.
 
     >>> import fad
@@ -546,7 +586,7 @@ def has_trace() -> bool:
     return bool(modes("levels")) or modes("trace") is not None
 
 
-def map_tensors(f: Callable[[Any], object], out: Outputs) -> Outputs:
+def map_tensors(f: Callable[[PyTree], object], out: Outputs) -> Outputs:
     """Apply ``f`` to a flat output: an array, or a tuple of arrays.
 
     >>> from fad import extend

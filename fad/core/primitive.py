@@ -8,7 +8,6 @@ import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +33,7 @@ from fad.core.jaxprs import (
     vjp_in,
     write_call,
 )
-from fad.core.level import batching, bind, state
+from fad.core.level import LanesLevel, batching, bind, state
 from fad.core.observation import observable
 from fad.core.residuals import (
     Dependence,
@@ -53,8 +52,10 @@ from fad.core.types import (
     MaybeValue,
     Operand,
     Operation,
+    OutputDims,
     Outputs,
     PyTree,
+    Runner,
     Value,
 )
 
@@ -142,7 +143,7 @@ def forget_shapes() -> None:
             primitive.named.clear()
 
 
-class Primitive:
+class Primitive(Operation):
     """A pure JAX function of flat array arguments, and its rules.
 
     Arguments:
@@ -218,7 +219,7 @@ class Primitive:
         "to_vjp",
     )
 
-    expands = False
+    name: str
 
     def __init__(
         self,
@@ -256,7 +257,7 @@ class Primitive:
         self.shared: EqualPrograms | None = None
         self._flows: dict[Hashable, list[int]] = {}
         self.linear_versions: dict[Hashable, Primitive | None] = {}
-        self.named: dict[Hashable, Any] = {}
+        self.named: dict[Hashable, PyTree] = {}
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))
@@ -281,6 +282,14 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"Primitive({self.name})"
+
+    @property
+    def primitive(self) -> Primitive | None:
+        return self if self.jit else None
+
+    @property
+    def keeps_numbers(self) -> bool:  # type: ignore[override]
+        return self.positions or not self.jit
 
     def execute(self, values: Sequence[Operand]) -> Outputs:
         """Run on arrays: one array, or a tuple of them."""
@@ -343,7 +352,7 @@ class Primitive:
             self._derived[key] = derived
         return derived
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, PyTree]:
         """The options that are passed on to Primitives derived from this one."""
         return {
             "jit": self.jit,
@@ -358,7 +367,6 @@ class Primitive:
     def jvp(
         self, primals: Sequence[Operand], tangents: Sequence[MaybeValue]
     ) -> tuple[Outputs, Outputs]:
-        """Outputs and their tangents; a tangent of None is zero."""
         mask = tuple([t is not None for t in tangents])
         derived = self._jvps.get(mask)
         if derived is None:
@@ -372,7 +380,7 @@ class Primitive:
         return out, tuple(spread(self.differentiable_outputs(mask, out), out_t))
 
     def differentiable_outputs(
-        self, mask: tuple[bool, ...], outs: Sequence[Any]
+        self, mask: tuple[bool, ...], outs: Sequence[Value | Aval]
     ) -> tuple[bool, ...]:
         """Which outputs have a derivative in the masked inputs."""
         if self.dependence is not None:
@@ -389,11 +397,8 @@ class Primitive:
         return derived
 
     def linear(
-        self, mask: Mask, primals: Sequence[Operand], outs: Sequence[Any]
+        self, mask: Mask, primals: Sequence[Operand], outs: Sequence[Value]
     ) -> tuple[Operation, list[Operand], Mask]:
-        """An operation linear in the masked tangents, the operands that it takes before these, and
-        which outputs have a tangent among its results.
-        """
         return self.tangent(mask), list(primals), self.differentiable_outputs(mask, outs)
 
     def _derive_jvp(self, mask: tuple[bool, ...], outputs: bool) -> Primitive:
@@ -415,15 +420,19 @@ class Primitive:
 
     # Batching
 
-    def batch(self, values: Sequence[Operand], dims: Dims, level: Any) -> Outputs:
-        """Outputs with the batch along dimension 0."""
+    def batch(
+        self, values: Sequence[Operand], dims: Dims, level: LanesLevel, run: Runner | None = None
+    ) -> tuple[Outputs, OutputDims]:
+        if self.primals and dims[: self.primals] == (None,) * self.primals:
+            return self._batch_tangents(values, dims, level, run or bind)
         key = (dims, level.batch_size, level.axis_name)
         derived = self._batched.get(key)
         if derived is None:
             derived = self._batched[key] = self._derive_batched(*key)
-        return bind(derived, values)
+        out = (run or bind)(derived, values)
+        return out, (0,) * len(out) if type(out) is tuple else 0
 
-    def _derive_batched(self, dims: tuple[int | None, ...], size: int, axis_name: Any) -> Primitive:
+    def _derive_batched(self, dims: Dims, size: int, axis_name: Hashable) -> Primitive:
         mapped = functools.partial(
             jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
         )
@@ -436,30 +445,25 @@ class Primitive:
             derived.to_vjp = batching(mapped(self.to_vjp))
         return derived
 
-    def batch_tangents(
-        self, values: Sequence[Operand], dims: Dims, level: Any
-    ) -> tuple[tuple[Value, ...], int]:
+    def _batch_tangents(
+        self, values: Sequence[Operand], dims: Dims, level: LanesLevel, run: Runner
+    ) -> tuple[Outputs, OutputDims]:
         """`batch` of a jvp whose primals are not batched.
 
         Its outputs need not be batched either: so `jacfwd` runs the function itself once, not once for
         each tangent.
-
-        Returns:
-            The results of the jvp, and how many of the first ones are not batched.
         """
         key = (dims, level.batch_size, level.axis_name)
         derived = self._batched.get(("tangents", *key))
         if derived is None:
             derived = self._derive_batched_tangents(*key)
             self._batched["tangents", *key] = derived
-        out = bind(derived, values)
-        shared, _ = derived._structures[len(out)].children()
-        return out, shared.num_leaves
+        out = run(derived, values)
+        shared = derived._structures[len(out)].children()[0].num_leaves
+        return out, (None,) * shared + (0,) * (len(out) - shared)
 
-    def _derive_batched_tangents(
-        self, dims: tuple[int | None, ...], size: int, axis_name: Any
-    ) -> Primitive:
-        options = {"in_axes": dims, "axis_size": size, "axis_name": axis_name}
+    def _derive_batched_tangents(self, dims: Dims, size: int, axis_name: Hashable) -> Primitive:
+        batched = functools.partial(jax.vmap, in_axes=dims, axis_size=size, axis_name=axis_name)
 
         def jvp(*values: Array) -> PyTree:
             return self.unflatten(self.flat(*values))
@@ -467,9 +471,9 @@ class Primitive:
         def mapped(*values: Array) -> PyTree:
             """What is not batched, then what is."""
             try:
-                return jax.vmap(jvp, out_axes=(None, 0), **options)(*values)
+                return batched(jvp, out_axes=(None, 0))(*values)
             except ValueError:  # JAX batches the outputs of some operations as a whole
-                return (), jax.vmap(jvp, out_axes=0, **options)(*values)
+                return (), batched(jvp, out_axes=0)(*values)
 
         return Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
 
@@ -497,10 +501,6 @@ class Primitive:
         return plan
 
     def flows(self, given: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
-        """How the outputs depend on what is transposed, see `fad.core.dataflow.flows`; None if unknown.
-
-        ``given`` says how the inputs do, which have the avals of ``values``.
-        """
         if not self.jit or self.collective:
             return None
         key = (tuple(given), aval_key(values))

@@ -1,7 +1,7 @@
-"""The names of what is passed around, for annotations: values, options, and what is read of JAX's programs.
+"""`Operation`, and the names of what is passed around, for annotations: values, options, JAX's programs.
 
-Nothing here is used at run time. What may be anything has a name too (`PyTree`, `Outputs`): it says in which
-way it may. A value that is only passed on is an ``object``.
+Nothing but `Operation` is used at run time. What may be anything has a name too (`PyTree`, `Outputs`): it
+says in which way it may. A value that is only passed on is an ``object``.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import jax
 import numpy as np
 
+from fad.errors import GradientError
+
 if TYPE_CHECKING:
+    from fad.core.level import LanesLevel, RecorderLevel
+    from fad.core.primitive import Primitive
     from fad.core.tensor import Tensor
 
 # A nest of containers around values of any types: arguments and results of a user's function.
 PyTree: TypeAlias = Any
 # What an operation gives: one value, or a tuple of them where it has several. The operation says which.
 Outputs: TypeAlias = Any
+# An object of JAX's own, which `fad.core.jaxapi` alone looks into.
+JaxObject: TypeAlias = Any
 # A function of flat arrays, as JAX traces it.
 ArrayFunction: TypeAlias = Callable[..., Outputs]
 
 # An array, or a tracer of JAX.
 Array: TypeAlias = jax.Array
-NumpyArray: TypeAlias = np.ndarray[Any, Any]
+NumpyArray: TypeAlias = np.typing.NDArray[Any]
 Number: TypeAlias = bool | int | float | complex
 # What has a shape and a dtype at every level.
 Value: TypeAlias = "Tensor | jax.Array"
@@ -35,10 +41,11 @@ MaybeValue: TypeAlias = "Tensor | jax.Array | None"
 MaybeValues: TypeAlias = "Sequence[Tensor | jax.Array | None]"
 # What operations and users pass as a value: a Tensor, an array of JAX or NumPy, or a number.
 Operand: TypeAlias = "Tensor | jax.typing.ArrayLike"
-# What runs an operation on operands, as `fad.core.level.bind` does.
-Binder: TypeAlias = "Callable[[Any, Sequence[Operand]], Outputs]"
+# What runs a Primitive, or any operation, on operands, as `fad.core.level.bind` does.
+Binder: TypeAlias = "Callable[[Primitive, Sequence[Operand]], Outputs]"
+Runner: TypeAlias = "Callable[[Operation, Sequence[Operand]], Outputs]"
 
-DType: TypeAlias = np.dtype[Any]
+DType: TypeAlias = np.dtype[np.generic]
 DTypeLike: TypeAlias = jax.typing.DTypeLike
 # Where a value is put: a device, its name, or a sharding.
 DeviceLike: TypeAlias = "jax.Device | jax.sharding.Sharding | str"
@@ -49,52 +56,125 @@ Axes: TypeAlias = int | Sequence[int] | None
 Mask: TypeAlias = tuple[bool, ...]
 # For each input, the dimension that a vmap maps over; None where it is the same for all lanes.
 Dims: TypeAlias = tuple[int | None, ...]
+# The dimension of the lanes of a vmap in what an operation gives: in its output, or in each of several.
+OutputDims: TypeAlias = int | Dims | None
 # The keyword arguments of an operation that are no arrays.
 Params: TypeAlias = dict[str, object]
 
 
-class Operation(Protocol):
-    """What `bind` can run: a Primitive or a call of a Function; a program is `Expanding`.
+class Operation:
+    """What `bind` runs: a function of flat values, and what levels do with it. docs/contract.md states all.
 
-    ``expands``: it is `Expanding` instead.
+    A `Primitive` is one, a call of a Function, and a program, which ``expands``. Where there is no rule for
+    what is asked, that raises.
+
+    ``name``: what graphs and errors call it.
+    ``expands``: every level runs the operations that it consists of (`expand`), and nothing else of it.
+    ``runs_python``: rules of it are Python code of a user, in which other operations are bound.
+    ``keeps_numbers``: Python numbers among its operands stay what they are where it is traced.
+    ``deferrable``: it is pure, and replay may run it later.
+    ``work``: how many operations it consists of.
+    ``solved``: so many of its first inputs are found from the others, by which alone it is differentiated.
+    ``has_jet``: it has `jet`.
 
     >>> import fad
-    >>> class Names(fad.extend.Level):
-    ...     def process(self, op, args):
-    ...         return f"{op.name}: {op.expands}"
-    >>> with Names() as level:
-    ...     -level.lift(fad.tensor(2.0))
-    'negative: False'
+    >>> class Twice(fad.extend.Operation):
+    ...     name = "twice"
+    ...     def execute(self, values):
+    ...         return 2.0 * values[0]
+    ...     def jvp(self, primals, tangents):
+    ...         return [fad.extend.bind(self, [x]) for x in (primals[0], tangents[0])]
+    >>> fad.jvp(lambda x: fad.extend.bind(Twice(), [x]), (3.0,), (1.0,))
+    (Array(6., dtype=float32), Array(2., dtype=float32))
     """
 
+    __slots__ = ()
+
+    name: str
+    expands = False
+    runs_python = False
+    keeps_numbers = False
+    deferrable = False
+    work = 1
+    solved = 0
+    has_jet = False
+
     @property
-    def name(self) -> str: ...
-    @property
-    def expands(self) -> bool: ...
+    def primitive(self) -> Primitive | None:
+        """It, if it is a pure function of JAX, from which a level may derive what it runs; else None."""
+        return None
 
     def execute(self, values: Sequence[Operand]) -> Outputs:
         """Run on arrays, tracers and Python scalars (no Tensors); returns an array or a tuple of
         arrays.
         """
+        raise NotImplementedError
+
+    def expand(self, args: Sequence[Operand]) -> Outputs:
+        """For one that ``expands``: bind the operations that it consists of."""
+        raise self._without("expand", "run by the operations that it consists of")
+
+    def body(self, transposed: bool = False) -> Callable[[Sequence[Operand]], Outputs] | None:
+        """A function that binds what it computes at the level of its arguments, if a level may differentiate
+        that in place of it; else None. ``transposed``: the level will transpose it.
+        """
+        return None
 
     def jvp(
         self, primals: Sequence[Operand], tangents: Sequence[MaybeValue]
     ) -> tuple[Outputs, Outputs]:
         """Outputs and their tangents (None is zero), by binding one level down."""
+        raise self._without("jvp", "differentiated forwards")
 
-    def batch(self, values: Sequence[Operand], dims: Dims, level: Any) -> Outputs:
-        """Outputs batched along dimension 0, by binding one level down."""
+    def jet(
+        self, primals: Sequence[Operand], series: Sequence[Sequence[Value] | None], order: int
+    ) -> tuple[Sequence[Value], Sequence[Sequence[Value] | None]]:
+        """Outputs, and ``order`` derivatives of each along a curve, or None, by binding one level down.
 
+        ``series`` has the derivatives of each input, at most ``order`` of them, or None.
+        """
+        raise self._without("jet", "differentiated along a curve by a rule of its own")
 
-class Expanding(Protocol):
-    """An operation without rules: levels run the operations that it consists of."""
+    def linear(
+        self, mask: Mask, primals: Sequence[Operand], outs: Sequence[Value]
+    ) -> tuple[Operation, Sequence[Operand], Mask]:
+        """An operation linear in the tangents of the masked inputs, the operands that it takes before these,
+        and which outputs have a tangent among its results.
+        """
+        raise self._without("linear", "linearized")
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def expands(self) -> bool: ...
-    def execute(self, values: Sequence[Operand]) -> Outputs: ...
-    def expand(self, args: Sequence[Operand]) -> Outputs: ...
+    def linear_in(self, mask: Mask) -> Operation:
+        """The same, where it is linear in the masked inputs, and will be transposed in them."""
+        return self
+
+    def flows(self, given: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
+        """How the outputs depend on what is transposed, see `fad.core.dataflow.flows`; None if unknown.
+
+        ``given`` says how the inputs do, which have the avals of ``values``.
+        """
+        return None
+
+    def batch(
+        self, values: Sequence[Operand], dims: Dims, level: LanesLevel, run: Runner | None = None
+    ) -> tuple[Outputs, OutputDims]:
+        """Outputs, and the dimension of the lanes in each; None where all lanes share it.
+
+        Arguments:
+            dims: for each of ``values`` the dimension of the lanes.
+            level: the vmap.
+            run: runs the batched operation one level down; default `bind`.
+        """
+        raise self._without("batch", "batched")
+
+    def record(self, level: RecorderLevel, args: Sequence[Operand]) -> Outputs:
+        """Evaluate at ``level``, of which an argument requires grad, and add a node to the graph."""
+        raise self._without("record", "differentiated in reverse")
+
+    def _without(self, method: str, done: str) -> Exception:
+        return GradientError(
+            f"{self.name}: this operation has no {method}, so it cannot be {done}. Write the method "
+            f"{method} of {type(self).__name__}."
+        )
 
 
 class GraphNode(Protocol):
@@ -104,6 +184,9 @@ class GraphNode(Protocol):
     sequence_nr: int
 
     def name(self) -> str: ...
+
+    def output_written(self, output_nr: int, version: int) -> None:
+        """Note that an output was changed in place, where the backward pass would need it as it was."""
 
 
 class ViewLink(Protocol):
@@ -118,7 +201,7 @@ class ViewLink(Protocol):
     @property
     def deferred_error(self) -> str | None: ...
     @property
-    def base(self) -> Any: ...
+    def base(self) -> Tensor | None: ...
 
     def sync(self, t: Tensor) -> None:
         """Bring the state of the view ``t`` up to date."""
@@ -129,7 +212,7 @@ class ViewLink(Protocol):
     def sync_history(self, t: Tensor) -> None:
         """`sync` for uses of the place of ``t`` in the graph."""
 
-    def operation(self, t: Tensor) -> tuple[Any, list[int]] | None:
+    def operation(self, t: Tensor) -> tuple[Primitive, list[int]] | None:
         """The Primitive that makes the view ``t`` of its base, and its numbers; None where there is none."""
 
     def again(self) -> ViewLink:
@@ -153,7 +236,7 @@ class Atom(Protocol):
     """A variable or a constant in a program of JAX."""
 
     @property
-    def aval(self) -> Any: ...
+    def aval(self) -> JaxObject: ...
     def __hash__(self) -> int: ...
 
 
@@ -162,26 +245,26 @@ class JaxLiteral(Atom, Protocol):
 
     def __init__(self, val: object, aval: Aval) -> None: ...
     @property
-    def val(self) -> Any: ...
+    def val(self) -> JaxObject: ...
 
 
 class JaxEquation(Protocol):
     """One operation in a program of JAX. `fad.core.jaxapi` alone reads its parameters."""
 
     @property
-    def primitive(self) -> Any: ...
+    def primitive(self) -> JaxObject: ...
     @property
-    def params(self) -> dict[str, Any]: ...
+    def params(self) -> dict[str, JaxObject]: ...
     @property
     def invars(self) -> Sequence[Atom]: ...
     @property
     def outvars(self) -> Sequence[Atom]: ...
     @property
-    def effects(self) -> Any: ...
+    def effects(self) -> JaxObject: ...
     @property
-    def ctx(self) -> Any: ...
+    def ctx(self) -> JaxObject: ...
     @property
-    def source_info(self) -> Any: ...
+    def source_info(self) -> JaxObject: ...
     @property
     def replace(self) -> Callable[..., JaxEquation]: ...
 
@@ -198,7 +281,7 @@ class JaxBody(Protocol):
     @property
     def eqns(self) -> Sequence[JaxEquation]: ...
     @property
-    def effects(self) -> Any: ...
+    def effects(self) -> JaxObject: ...
     @property
     def debug_info(self) -> object: ...
     @property

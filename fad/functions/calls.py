@@ -15,15 +15,24 @@ import numpy as np
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, bodies, constants, layers, outlived, state
+from fad.core.level import (
+    LanesLevel,
+    Level,
+    RecorderLevel,
+    bind,
+    bodies,
+    constants,
+    outlived,
+    state,
+)
 from fad.core.observation import observable
 from fad.core.tensor import Tensor, bottom, new_tensor, version_of
-from fad.core.types import Dims, MaybeValue, Operand, Outputs, Value
+from fad.core.types import Dims, Mask, MaybeValue, Operand, Operation, Runner, Value
 from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
 from fad.functions.context import INPUT, OUTPUT, SINGLE, Context, Ref, Template
-from fad.functions.derived_rules import BatchedRules, DerivativeRules
+from fad.functions.derived_rules import BatchedRules, DerivativeRules, linear_call
 from fad.functions.rules import (
     CallRules,
     Directions,
@@ -38,9 +47,8 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.graph import InputMetadata, Node, alias, gradient_edge
 from fad.tape.nodes import SavedTensor, SavingNode
-from fad.tape.recorder import ROOT, RecordingLevel, detached
+from fad.tape.recorder import ROOT, detached
 from fad.tape.saved import PackedValue, raise_released
-from fad.tape.vmap import BatchLevel
 
 # The node that records a call of a Function.
 
@@ -254,7 +262,7 @@ class Ran:
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class FunctionOp:
+class FunctionOp(Operation):
     """One call of `CallRules`. It is not changed: where something is added on the way down, another is made.
 
     Arguments:
@@ -273,35 +281,29 @@ class FunctionOp:
     ran: Ran = dataclasses.field(default_factory=Ran)
     recorded: CallRules | None = None
 
-    expands: ClassVar[bool] = False
+    runs_python = True
 
     @property
-    def name(self) -> str:
-        """What graphs and errors call it."""
+    def name(self) -> str:  # type: ignore[override]
         return self.rules.name
+
+    @property
+    def solved(self) -> int:  # type: ignore[override]
+        return self.rules.solved
+
+    @property
+    def has_jet(self) -> bool:  # type: ignore[override]
+        return self.rules.has_jet
 
     def needing(self, mask: Sequence[bool]) -> FunctionOp:
         """The same call, of which gradients or tangents in these inputs may be needed too."""
         needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
         return FunctionOp(self.rules, needs, self.given, self.known, self.ran)
 
-    def of_body(self, args: Values) -> tuple[Value, ...] | None:
-        """The outputs by a run of the body on ``args``, for a level that has to see all of its operations.
-
-        None where derivatives are not those of the body.
-        """
-        return self._run_body(args) if self.rules.are_of_the_body else None
-
-    def directly(self, args: Values) -> tuple[Value, ...] | None:
-        """The outputs of a derivative, by a run of its body on ``args`` at their level; None for other calls,
-        and where it has to be a call, so that a reverse mode meets the user's rule.
-        """
-        if not isinstance(self.rules, DerivativeRules):
-            return None
+    def body(self, transposed: bool = False) -> Callable[[Values], tuple[Value, ...]] | None:
+        rules = self.rules
         return (
-            None
-            if any([t.requires_grad for a in args for t in layers(a)])
-            else self._run_body(args)
+            self._run_body if (rules.are_of_the_body if transposed else rules.is_direct) else None
         )
 
     def _run_body(self, args: Values) -> tuple[Value, ...]:
@@ -313,9 +315,9 @@ class FunctionOp:
         ran.saved = None
         return tuple(outs)
 
-    def recorded_by(self, rules: CallRules) -> FunctionOp:
-        """The same call, which has other ``rules`` where it is recorded."""
-        return FunctionOp(self.rules, self.needs, self.given, self.known, self.ran, rules)
+    def linear_in(self, mask: Mask) -> FunctionOp:
+        recorded = linear_call(self.rules, mask)
+        return FunctionOp(self.rules, self.needs, self.given, self.known, self.ran, recorded)
 
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
@@ -340,17 +342,12 @@ class FunctionOp:
         return tuple(checked_arrays(rules, outs, leaves))
 
     def jvp(self, primals: Values, tangents: Values) -> tuple[tuple[Value, ...], Values]:
-        """Outputs and their tangents (None is zero), by binding one level down."""
         outs, found = self._push(primals, [() if t is None else (t,) for t in tangents])
         return outs, tuple([s and s[0] for s in found])
 
     def jet(
         self, primals: Values, series: Directions, order: int
     ) -> tuple[tuple[Value, ...], list[list[Value] | None]]:
-        """Outputs and the derivatives of each along a curve, by the jet rule, by binding one level down.
-
-        ``series`` has the derivatives of each input, at most ``order`` of them, or None.
-        """
         return self._push(primals, [s or () for s in series], order)
 
     def _push(
@@ -371,9 +368,7 @@ class FunctionOp:
     def linear(
         self, mask: tuple[bool, ...], primals: Values, outs: Sequence[Value]
     ) -> tuple[FunctionOp, list[Value], tuple[bool, ...]]:
-        """The derivative in the masked inputs, the operands that go before the tangents, and of which
-        outputs it has a tangent: those of floating or complex dtype; zeros for one without derivative.
-        """
+        # Of outputs of floating or complex dtype: zeros for one without derivative.
         inexact = tuple([is_inexact(o.dtype) for o in outs])
         return self._derivative(primals, mask, inexact), [*primals, *outs], inexact
 
@@ -394,10 +389,9 @@ class FunctionOp:
         self,
         values: Values,
         dims: Dims,
-        level: BatchLevel,
-        run: Callable[[FunctionOp, Values], Outputs] = bind,
-    ) -> tuple[Value, ...]:
-        """Outputs batched along dimension 0, by binding one level down, or by another way to ``run``."""
+        level: LanesLevel,
+        run: Runner | None = None,
+    ) -> tuple[tuple[Value, ...], Dims]:
         # The bodies run below this level, in one of their own: they draw random numbers and name
         # axes there. A vmap inside of this one which they do not belong to is still around them.
         before = state.levels
@@ -413,16 +407,15 @@ class FunctionOp:
         inner = FunctionOp(rules, self.needs, known=known)
         state.levels = tuple([x for x in before if x.id < level.id or x in inside])
         try:
-            out: tuple[Value, ...] = run(inner, values)
+            out: tuple[Value, ...] = (run or bind)(inner, values)
         finally:
             state.levels = before
         saved = inner.ran.saved
         self.ran.template = inner.ran.template
         self.ran.saved = None if saved is None else rules.inner_saved(saved, level)
-        return out
+        return out, (0,) * len(out)
 
-    def record(self, level: RecordingLevel, args: Values) -> tuple[Value, ...]:
-        """Evaluate at ``level`` and add a node; see `fad.tape.recorder`."""
+    def record(self, level: RecorderLevel, args: Values) -> tuple[Value, ...]:
         args = [as_array(a) if type(a) is np.ndarray else a for a in args]
         mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
         versions = [version_of(a) if isinstance(a, Tensor) else 0 for a in args]

@@ -15,7 +15,7 @@ from fad.core.types import MaybeValue
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import origin
 from fad.functions.rules import CallRules, Values
-from fad.tape.graph import AccumulateGrad, node_of, running
+from fad.tape.graph import node_of, running
 from fad.tape.recorder import ROOT
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def leaves_of(x: Tensor) -> Iterator[Tensor]:
     seen = {node}
     while todo:
         node = todo.pop()
-        if isinstance(node, AccumulateGrad):
-            yield node.variable
+        if node._leaf is not None:
+            yield node._leaf
         found = {edge[0] for edge in node.edges if edge is not None} - seen
         seen |= found
         todo.extend(found)

@@ -17,7 +17,7 @@ from fad.core.dataflow import DROPPED, RECORDED, Dataflow
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import ClosedJaxpr, called, run_jaxpr, with_parameters, zeros
 from fad.core.jaxprs import inner_jaxprs, select, spread, trace, with_programs
-from fad.core.level import Event, bind, outlived, restores_modes, state
+from fad.core.level import Event, LanesLevel, bind, map_tensors, outlived, restores_modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.types import (
@@ -39,7 +39,6 @@ from fad.errors import FadError, GradientError
 from fad.errors.advice import AS_RECORDED
 from fad.functions.context import Template, VmapInfo, split
 from fad.functions.rules import (
-    Body,
     CallRules,
     DerivingGradLevel,
     Directions,
@@ -255,7 +254,7 @@ class TransposingLevel(DerivingGradLevel):
         """By what ``x`` depends on the variables, beside its history."""
         return x.aux if isinstance(x, Tensor) and x.level is self else None
 
-    def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
+    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         causes = list(map(self.dropped, args))
         linear = tuple(map(self.depends, args))
         given = [
@@ -263,14 +262,13 @@ class TransposingLevel(DerivingGradLevel):
         ]
         if not any(given) or op.expands:
             return super().process(op, args)
-        if type(op) is Primitive:
-            op = with_linear_calls(op, linear, args, linear_call)
+        if op.primitive is not None:
+            op = with_linear_calls(op.primitive, linear, args, linear_call)
         else:
-            outs = op.of_body(args)
-            if outs is not None:
-                return tuple(map(self.lift, outs))
-            op = op.recorded_by(linear_call(op.rules, linear))
-            solved = op.rules.solved
+            body = op.body(transposed=True)
+            if body is not None:
+                return map_tensors(self.lift, body(args))
+            op, solved = op.linear_in(linear), op.solved
             causes[:solved], given[:solved] = [None] * solved, [0] * solved
         out = super().process(op, args)
         found = self._dropped_outputs(op, args, given, out)
@@ -286,7 +284,7 @@ class TransposingLevel(DerivingGradLevel):
     ) -> list[bool]:
         """For each output, whether it depends by more than its history, if the arguments depend so."""
         outs = out if type(out) is tuple else (out,)
-        found = op.flows(given, args) if isinstance(op, Primitive) else None
+        found = op.flows(given, args)
         if found is None:
             bits = functools.reduce(operator.or_, given)
             found = [bits if is_inexact(o.dtype) else 0 for o in outs]
@@ -298,7 +296,7 @@ class TransposingLevel(DerivingGradLevel):
     def _cause(self, op: Operation) -> str:
         if self.id <= state.watermark:
             return UNRECORDED
-        if isinstance(op, Primitive):
+        if not op.runs_python:
             return f"what {op.name} computes under no_grad, or detaches"
         return WITHOUT_DERIVATIVE
 
@@ -317,8 +315,8 @@ class TransposingLevel(DerivingGradLevel):
             t._aux = WRITTEN
 
     def with_primal(
-        self, value: Value, aux: object, primal: Operand
-    ) -> tuple[Value, object, Operand]:
+        self, value: Operand, aux: object, primal: Operand
+    ) -> tuple[Operand, object, Operand]:
         _, _, below = super().with_primal(value, aux, primal)
         return value, self.dropped(primal), below
 
@@ -553,6 +551,8 @@ class DerivativeRules(CallRules):
     Its one body is `forward`, and it saves all values.
     """
 
+    is_direct = True
+
     base: CallRules
     counts: tuple[int, ...]
     outputs: tuple[bool, ...]
@@ -580,10 +580,6 @@ class DerivativeRules(CallRules):
     @property
     def solved(self) -> int:  # type: ignore[override]
         return self.base.solved
-
-    @property
-    def direct(self) -> Body:
-        return self.forward
 
     @property
     def are_of_the_body(self) -> bool:
@@ -729,7 +725,7 @@ class BatchedRules(SameCallRules):
         avals = avals_of(values), avals_of(outs)
         return Saved(values, outs, inner.template, *avals, notes, extras, inner.closed)
 
-    def inner_saved(self, saved: Saved, level: BatchLevel) -> Saved:
+    def inner_saved(self, saved: Saved, level: LanesLevel) -> Saved:
         """What the base saved, as Tensors of ``level``; values and outputs are not filled in."""
         notes: _BatchedNotes = saved.notes
         pairs = zip(saved.extras, notes.extra_dims, strict=True)
@@ -793,6 +789,6 @@ def _sum_lanes(level: BatchLevel, g: Value) -> Value:
     return summed
 
 
-def _batched(level: BatchLevel, x: MaybeValue, dim: int | None) -> MaybeValue:
+def _batched(level: LanesLevel, x: MaybeValue, dim: int | None) -> MaybeValue:
     """``x``, which has the batch along ``dim``, as a value inside of ``level``."""
     return x if x is None or dim is None else level.mapped(x, dim)

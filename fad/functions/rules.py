@@ -13,8 +13,7 @@ from fad.core.caches import Table
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import refer_weakly
 from fad.core.jaxprs import select, spread
-from fad.core.level import Event, restores_modes, state
-from fad.core.primitive import Primitive
+from fad.core.level import Event, layers, map_tensors, restores_modes, state
 from fad.core.tensor import Tensor
 from fad.core.trees import Rest
 from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, PyTree, Value
@@ -296,8 +295,6 @@ Grads: TypeAlias = list[MaybeValue]
 # For each input or output its tangent; or with an order, a list of its derivatives along a curve.
 Directions: TypeAlias = Sequence[Any]
 Pushed: TypeAlias = list[Any]  # those of outputs
-# A body, run: its array outputs, and the structure around them.
-Body: TypeAlias = Callable[[Values], tuple[list[Value], Template]]
 
 
 @dataclasses.dataclass(slots=True)
@@ -352,6 +349,7 @@ class CallRules:
 
     name: str
     separates_outputs = False  # for hooks, each output is that of a node of its own
+    is_direct = False  # `forward` may be differentiated in all of its values, in place of the call
     solved = 0  # so many of the first inputs are found from the others, by which alone it is differentiated
 
     @property
@@ -378,11 +376,6 @@ class CallRules:
     def has_transpose(self) -> bool:
         """Whether its pullback, where it is linear in inputs, is by a rule that is not derived."""
         return not self.are_of_the_body
-
-    @property
-    def direct(self) -> Body | None:
-        """`forward`, if it may be differentiated in all of its values, in place of the call; else None."""
-        return None
 
     @property
     def is_traceable(self) -> bool:
@@ -520,11 +513,14 @@ class DerivingJvpLevel(JvpLevel):
     deriving = True
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        if type(op) is not Primitive and hasattr(op, "directly") and self.unwrapped(args)[2]:
-            outs = op.directly(args)
-            if outs is not None:
-                return tuple([self.lift(o) for o in outs])
-        return super().evaluate(op, args)
+        body = op.body()
+        if body is None or not self.unwrapped(args)[2]:
+            return super().evaluate(op, args)
+        if any([t.requires_grad for a in args for t in layers(a)]):
+            return super().evaluate(
+                op, args
+            )  # a call, so that a reverse mode meets the user's rule
+        return map_tensors(self.lift, body(args))
 
 
 @restores_modes

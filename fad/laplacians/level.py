@@ -98,8 +98,8 @@ class LaplacianLevel(RecordingLevel):
         if not some:
             return map_outputs(lambda o: new_tensor(o, self), bind(op, values))
         differentiated = [aux or () for aux in beside]
-        if type(op) is Primitive and op.jit:
-            return self._by_equations(op, values, differentiated)
+        if op.primitive is not None:
+            return self._by_equations(op.primitive, values, differentiated)
         return self._by_jvp(op, values, differentiated)
 
     def _by_equations(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ from fad.core.borrowed import borrowed, waited
 from fad.core.level import bind, state, with_default_state
 from fad.core.observation import observable
 from fad.core.threads import without_collector
-from fad.core.types import Operand, Outputs, PyTree
+from fad.core.types import Operand, Operation, Outputs, PyTree
 from fad.replay import exact_programs
 from fad.replay.background import worker
 from fad.replay.policy import at_once
@@ -35,7 +35,7 @@ from fad.tape.graph import count_nodes, running
 
 
 @dataclasses.dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
-class Program:
+class Program(Operation):
     """A function of values that binds operations, and returns a pytree of values.
 
     Arguments:
@@ -57,7 +57,9 @@ class Program:
     refused: str = ""
     structure: Any = None
     fresh: int = 0
-    expands: ClassVar[bool] = True
+
+    expands = True
+    deferrable = True
 
     def __repr__(self) -> str:
         return f"Program({self.name})"

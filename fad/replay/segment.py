@@ -65,8 +65,7 @@ from fad.replay.program import Program
 from fad.replay.states import State, made_of, origin_of, tree
 from fad.tape.engine import pull_back
 from fad.tape.graph import Node, current_edge, running
-from fad.tape.nodes import RecordedNode
-from fad.tape.recorder import ROOT, PrimitiveNode
+from fad.tape.recorder import ROOT
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
@@ -262,8 +261,9 @@ class Stretch:
                     "would have another dtype now: change it earlier, or for a block with JAX's context "
                     "managers (jax.enable_x64, jax.default_matmul_precision, ...)"
                 )
-            if past and isinstance(o._node, PrimitiveNode):
-                o._node.tensors = [owner_of(t) for t in o._node.tensors]
+            node: Any = o._node
+            if past and node is not None and node._is_derived:
+                node.tensors = [owner_of(t) for t in node.tensors]
         return outs
 
 
@@ -326,7 +326,7 @@ def _on_deleted(
 
 def note_written(t: Tensor) -> None:
     """Tell the node of which ``t`` is an output that this was written to."""
-    if isinstance(t, Tensor) and isinstance(t._node, RecordedNode):
+    if isinstance(t, Tensor) and t._node is not None:
         then = t.meta.version if type(t.meta) is Past else 0
         t._node.output_written(t._output_nr, then + 1)
 

@@ -14,7 +14,7 @@ import threading
 import weakref
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 
@@ -22,15 +22,13 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Table
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.observation import observable
-from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.threads import without_collector
-from fad.core.types import Aval, Expanding, Operand, Operation, Outputs, Value
+from fad.core.types import Aval, Operand, Operation, Outputs, Value
 from fad.replay.inputs import FOREIGN, LARGE, Known
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
-from fad.replay.program import Program
 from fad.tape.graph import count_nodes, running
-from fad.tape.recorder import ROOT, GradLevel, PrimitiveNode, RecordingLevel
+from fad.tape.recorder import ROOT, GradLevel, RecordingLevel
 
 if TYPE_CHECKING:
     from fad.replay.trace import Trace
@@ -51,9 +49,8 @@ class Outcome(NamedTuple):
     single: bool
 
 
-Bound: TypeAlias = Operation | Expanding
 _MOST = 512  # outcomes and uses remembered for each operation
-_outcomes: weakref.WeakKeyDictionary[Bound, Table] = weakref.WeakKeyDictionary()
+_outcomes: weakref.WeakKeyDictionary[Operation, Table] = weakref.WeakKeyDictionary()
 forget_outcomes = _outcomes.clear
 
 
@@ -72,13 +69,13 @@ def key_of(level: Level) -> Hashable:
     return level.kind, *level.settings
 
 
-def use_of(op: Bound, args: Sequence[Known], key: Hashable) -> Use:
+def use_of(op: Operation, args: Sequence[Known], key: Hashable) -> Use:
     """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
     return _outcomes.setdefault(op, Table(_MOST)).put(("uses", key, *args), Use())
 
 
 def outcome_of(
-    level: RecordingLevel, op: Bound, args: Sequence[Known], key: Hashable
+    level: RecordingLevel, op: Operation, args: Sequence[Known], key: Hashable
 ) -> Outcome | None:
     """The outputs of ``op`` at a level like this one; None if they cannot be known.
 
@@ -119,14 +116,16 @@ abstract_evaluation = without_collector(jax.eval_shape)
 observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 
-def _routes(op: Bound, outs: Sequence[Any], count: int) -> tuple[tuple[bool, ...], tuple[int, ...]]:
+def _routes(
+    op: Operation, outs: Sequence[Any], count: int
+) -> tuple[tuple[bool, ...], tuple[int, ...]]:
     """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
     nodes = [o._node for o in outs if o._node is not None]
     for node in nodes:
-        if type(node) is PrimitiveNode and type(op) is not Program and len(node.edges) == count:
+        if node._is_derived and not op.expands and len(node.edges) == count:
             kept = (*node.plan.kept_inputs, *([-1] if node.plan.kept_outputs else []))
             return tuple([e is not None for e in node.edges]), kept
-    if nodes or (outs and type(op) is Program):  # of several operations: any of them may do so
+    if nodes or (outs and op.expands):  # of several operations: any of them may do so
         return (True,) * count, (-1, *range(count))
     return (False,) * count, ()
 
@@ -268,17 +267,15 @@ def origin_of(path: Sequence[State], place: int) -> State:
     return path[bisect.bisect_right(path, place, key=lambda at: at.size)]
 
 
-def next_state(
-    trace: Trace, op: Operation | Expanding, args: Sequence[Operand], own: int
-) -> State | str:
+def next_state(trace: Trace, op: Operation, args: Sequence[Operand], own: int) -> State | str:
     """The state after an operation that writes to its first ``own`` arguments; or why it is not deferred.
 
     The key of a state has the operation, ``own``, and for each argument its place, after the guard code of an
     input that no operation before has taken.
     """
-    if type(op) is not Primitive and type(op) is not Program:
+    if op.runs_python:
         return "it runs rules in Python"
-    if type(op) is Primitive and not op.deferrable:
+    if not op.deferrable:
         return "it is not a pure operation that can be deferred"
     before = trace.path[-1]
     taken = before.taken
@@ -334,7 +331,7 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
         first=before.size,
         size=before.size + len(outcome.avals),
         taken=taken,
-        work=before.work + (op.work if type(op) is Program else 1),
+        work=before.work + op.work,
         elements=elements,
         has_writes=before.has_writes or own > 0,
         content=content,

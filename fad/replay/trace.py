@@ -510,7 +510,7 @@ class Trace:
         to these inputs. ``long``: it is one of several segments.
         """
         path, policy = stretch.path, self.policy
-        if not key and not long and len(path) == 1 and type(path[0].op) is Primitive:
+        if not key and not long and len(path) == 1 and not path[0].op.expands:
             return None  # one operation is one program in any case
         leaves = [x.argument for x in stretch.given() if x.is_leaf and not key]
         if self.level.wraps and not all(map(is_untouched, leaves)):  # with a key, that is known

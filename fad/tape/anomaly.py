@@ -22,7 +22,7 @@ from fad.core.types import Array, MaybeValue, Operand, Operation, Outputs, PyTre
 from fad.errors import GradientError
 from fad.errors.tracebacks import users_frames
 from fad.tape.grad_mode import BlockType
-from fad.tape.graph import Node, running
+from fad.tape.graph import Node, node_of, running
 
 
 class _Mode:
@@ -226,8 +226,9 @@ def compiled_call(name: str, call: Callable[..., Outputs], *operands: PyTree) ->
         raise GradientError(f"{error}. {_COMPILED} fad.jit(f, hooks=True) {_NAMES_IT}") from None
     for o in out if isinstance(out, tuple) else (out,):
         while isinstance(o, Tensor):
-            if isinstance(o.node, Node):
-                o.node.metadata["compiled_"] = True
+            node = node_of(o)
+            if node is not None:
+                node.metadata["compiled_"] = True
             o = o.value
     return out
 

@@ -31,9 +31,8 @@ from fad.tape.graph import (
     sharding_of,
 )
 from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
-from fad.tape.nodes import RecordedNode, for_edges
-from fad.tape.recorder import ROOT, PrimitiveNode, as_tensor, level_of
-from fad.tape.saved import raise_released
+from fad.tape.nodes import for_edges
+from fad.tape.recorder import ROOT, as_tensor, level_of
 
 # One node of a backward pass: its hooks, its work, and the checks between them.
 
@@ -50,17 +49,12 @@ def step(
     if extra is not None:
         cotangents = call_tensor_hooks(node, cotangents, create_graph)
         cotangents = call_pre_hooks(node, cotangents, create_graph)
-    if type(node) is PrimitiveNode:
-        if any(need):
-            grads = for_edges(node.run(cotangents, need, create_graph), need)
-        elif node.values is None:
-            raise_released(node)
-        else:
-            grads = [None] * len(need)
+    if node._is_derived:
+        grads = for_edges(node.run(cotangents, need, create_graph), need)
     else:
         if not keep_graph:
             node.will_release_variables()
-        if isinstance(node, RecordedNode):
+        if node._is_recorded:
             grads = for_edges(node.run(cotangents, need, create_graph), need)
         else:
             grads = _run_by_hand(node, cotangents, create_graph)
@@ -119,7 +113,7 @@ def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
         if g is None or edge is None:
             continue
         target, nr = edge
-        if type(target) is AccumulateGrad and _is_alike(g, target.variable):
+        if target._leaf is not None and _is_alike(g, target._leaf):
             continue
         known = target.metadata_of_inputs()
         if nr >= len(known) or known[nr].is_undefined:
@@ -135,7 +129,7 @@ def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
             g = bind(sum_to(tuple(expected.shape), len(shape)), (g,))
         if g.dtype != expected.dtype:
             g = bind(cast_to(jnp.dtype(expected.dtype)), (g,))
-        if not isinstance(target, RecordedNode):
+        if not target._is_recorded:
             g = _placed(node, i, g, expected)
         result[i] = g
     return result
@@ -395,7 +389,7 @@ def _run_task(
                     results[k] = cotangents[captures[k][1]]
                     if anomaly.looks_for_nan:
                         task.nans.arrive(node, results[k])
-            if not runs or (type(node) is AccumulateGrad and captures is not None):
+            if not runs or (captures is not None and node._leaf is not None):
                 continue
             edges = graph.edges[node]
             need = tuple(
@@ -403,19 +397,14 @@ def _run_task(
             )
             running.need = need
             # Most nodes: of operations, which nothing looks at.
-            if (
-                type(node) is PrimitiveNode
-                and node.extra is None
-                and not anomaly.nodes
-                and any(need)
-            ):
+            if node._is_derived and node.extra is None and not anomaly.nodes:
                 grads = node.run(cotangents, need, create_graph)
                 if len(grads) != len(need):
                     grads = for_edges(grads, need)
                 if not keep_graph:
                     node.release_variables()
             else:
-                if anomaly.looks_for_nan and type(node) is AccumulateGrad:
+                if anomaly.looks_for_nan and node._leaf is not None:
                     task.nans.arrive(node, cotangents[0])
                 grads = _attended(node, cotangents, need, create_graph, keep_graph)
                 if anomaly.looks_for_nan:
@@ -448,8 +437,8 @@ def _end(
 
     Also, as in PyTorch, those of a root that leads nowhere, if it is the only one.
     """
-    if type(node) is AccumulateGrad:
-        meta = node.variable.meta
+    if node._leaf is not None:
+        meta = node._leaf.meta
         hooked = meta is not None and bool(meta.hooks)
     else:
         hooked = not runs and node.extra is not None
@@ -464,7 +453,7 @@ def _attended(
     keep_graph: bool,
 ) -> Sequence[MaybeValue]:
     """What any node gives for its edges: it may be watched, or a leaf, or have hooks."""
-    if type(node) is AccumulateGrad:
+    if node._leaf is not None:
         if anomaly.nodes:
             watched_node(reach_leaf, node, cotangents, create_graph)
         else:
@@ -476,7 +465,7 @@ def _attended(
     else:
         grads = step(node, cotangents, need, create_graph, keep_graph)
     if not keep_graph:
-        if isinstance(node, RecordedNode):
+        if node._is_recorded:
             node.release_variables()
         else:
             release_by_hand(node)

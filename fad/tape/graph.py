@@ -286,6 +286,15 @@ class Node:
     def will_release_variables(self) -> None:
         """Called before `release_variables` in a pass that keeps nothing."""
 
+    def output_written(self, output_nr: int, version: int) -> None:
+        """Note that an output was changed in place, where the backward pass would need it as it was."""
+
+    # What the engine asks of a node: the leaf that it is the end of a graph for; whether an operation has
+    # made it, or a user; whether its gradients are derived, and so have the form that its edges expect.
+    _leaf: Tensor | None = None
+    _is_recorded = False
+    _is_derived = False
+
     is_traceable = False
     passes_state_transparently = False
     requires_grad = True
@@ -548,6 +557,10 @@ class AccumulateGrad(Node):
         self.has_parent = False
         self.extra = None
         self.variable = variable
+
+    @property
+    def _leaf(self) -> Tensor:  # type: ignore[override]
+        return self.variable
 
     def apply(self, *gradients: MaybeValue) -> tuple[()]:
         if len(gradients) != 1:

@@ -36,7 +36,7 @@ from fad.core.tensor import Tensor, meta_of
 from fad.core.types import MaybeValue
 from fad.errors import GradientError, describe
 from fad.tape.accumulate import add_to_grad
-from fad.tape.graph import AccumulateGrad, Node, extra_of, gradient_edge, node_of, running
+from fad.tape.graph import Node, extra_of, gradient_edge, node_of, running
 from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
 from fad.tape.recorder import as_tensor, level_of
 
@@ -165,8 +165,8 @@ def call_tensor_hooks(
     node: Node, cotangents: list[MaybeValue], create_graph: bool
 ) -> list[MaybeValue]:
     """Hooks of the Tensors that ``node`` produced, or of its leaf, then ``retain_grad``."""
-    if type(node) is AccumulateGrad:
-        meta = node.variable.meta
+    if node._leaf is not None:
+        meta = node._leaf.meta
         if meta is None or not meta.hooks:
             return cotangents
         return _through_hooks(meta.hooks, _of_tensor, node, cotangents[:1], create_graph)

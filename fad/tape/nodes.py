@@ -37,6 +37,7 @@ class RecordedNode(Observable, Node):
     __slots__ = ()
 
     observables = types.MappingProxyType({"release_variables": "release"})
+    _is_recorded = True
 
     def apply(self, *gradients: Operand | None) -> Outputs:
         level = self.level
@@ -66,9 +67,6 @@ class RecordedNode(Observable, Node):
     def saved_values(self) -> Sequence[MaybeValue]:
         """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
         return ()
-
-    def output_written(self, output_nr: int, version: int) -> None:
-        """Note that an output was changed in place, where the backward pass would need it as it was."""
 
 
 def for_edges(grads: Sequence[MaybeValue], need: Sequence[bool]) -> Sequence[MaybeValue]:

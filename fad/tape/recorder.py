@@ -17,7 +17,16 @@ from fad.core.avals import SCALARS, VALUES, aval_of
 from fad.core.borrowed import as_array, copied
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import x64_enabled
-from fad.core.level import Level, bind, bodies, captured_by_jit, map_tensors, outlived, state
+from fad.core.level import (
+    Level,
+    RecorderLevel,
+    bind,
+    bodies,
+    captured_by_jit,
+    map_tensors,
+    outlived,
+    state,
+)
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Deferred, seam
 from fad.core.tensor import Tensor, new_tensor
@@ -35,7 +44,7 @@ from fad.tape.graph import (
     running,
 )
 from fad.tape.nodes import SavingNode, for_edges, node_name
-from fad.tape.saved import keep_bases, versions_of
+from fad.tape.saved import keep_bases, raise_released, versions_of
 
 
 class PrimitiveNode(SavingNode):
@@ -43,6 +52,7 @@ class PrimitiveNode(SavingNode):
 
     __slots__ = ("plan",)
 
+    _is_derived = True
     is_traceable = True
 
     def __init__(
@@ -90,6 +100,10 @@ class PrimitiveNode(SavingNode):
         self, cotangents: Sequence[Any], need: tuple[bool, ...], create_graph: bool
     ) -> Sequence[MaybeValue]:
         plan = self.plan
+        if True not in need:
+            if self.values is None:
+                raise_released(self)
+            return [None] * len(need)
         for c in cotangents:
             if c is not None:
                 break
@@ -140,10 +154,8 @@ class PrimitiveNode(SavingNode):
         return self.attribute(name, places)
 
 
-class RecordingLevel(Level):
+class RecordingLevel(RecorderLevel):
     """A level whose Tensors may require grad. Subclasses say how it evaluates a call.
-
-    ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
 
     >>> import fad
     >>> class DoubleLevel(fad.extend.RecordingLevel):
@@ -159,30 +171,26 @@ class RecordingLevel(Level):
 
     __slots__ = ("trace",)
 
-    wraps = False
-
     def __init__(self) -> None:
         super().__init__()
         self.trace: Deferred | None = None  # what is deferred, see `fad.core.replay_protocol`
 
-    def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
+    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         trace = self.trace
         if trace is not None:
             out = trace.append(op, args)
             if out is not None:
                 return out
-        if type(op) is not Primitive and op.expands:
+        if op.expands:
             return op.expand(args)
         if anomaly.watch and running.watched is not True and running.watched is not op:
-            return watched_call(self, op, args, type(op) is Primitive)
+            return watched_call(self, op, args, not op.runs_python)
         body = state.body if bodies.traced and self is ROOT else None
         if body is not None and any(map(captured_by_jit, args)):
             return body.process(op, args)
         if self.id > state.watermark:
             for a in args:
                 if isinstance(a, Tensor) and a._requires_grad and a._level is self:
-                    if type(op) is Primitive:
-                        return record(self, op, args)
                     return op.record(self, args)
         elif state.inference is not None:
             return mark_inference(self.evaluate(op, args))
@@ -212,10 +220,6 @@ class RecordingLevel(Level):
         """`unwrapped`, of one value that may have outlived its level."""
         x = outlived(x)
         return (x.value, x.aux) if isinstance(x, Tensor) and x.level is self else (x, None)
-
-    def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        """Run ``op`` without recording; outputs are Tensors of this level."""
-        raise NotImplementedError
 
     def detach(self, x: Any) -> Any:
         if isinstance(x, Tensor) and x.level is self and x.requires_grad:
@@ -308,7 +312,7 @@ class RootLevel(GradLevel):
     def trace(self, trace: Deferred | None) -> None:
         state.trace = trace
 
-    def process(self, op: Any, args: Sequence[Operand]) -> Outputs:
+    def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         # Of untracked arguments, with no mode on: the most frequent case of eager code.
         if not anomaly.watch and not bodies.traced:
             values = []
@@ -371,8 +375,8 @@ def detached(level: Level, out: Outputs) -> Outputs:
     return alias(value) if value is out else value
 
 
-def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs:
-    """Evaluate ``op`` at ``level`` and add a node for it.
+def record(op: Primitive, level: RecorderLevel, args: Sequence[Any]) -> Outputs:
+    """Evaluate ``op`` at ``level`` and add a node for it: `Primitive.record`.
 
     NOTE [the hot path]
 
@@ -412,7 +416,7 @@ def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs
             key.append(type(a))
             scalars = True
         elif type(a) is np.ndarray:  # it may be written to later, when what is saved of it is read
-            return record(level, op, [copied(x) if type(x) is np.ndarray else x for x in args])
+            return record(op, level, [copied(x) if type(x) is np.ndarray else x for x in args])
         else:
             key.append(aval_of(a))
         mask.append(False)
@@ -453,7 +457,10 @@ def record(level: RecordingLevel, op: Primitive, args: Sequence[Any]) -> Outputs
     return _with_node(level, plan, args, out)
 
 
-def _with_node(level: RecordingLevel, plan: VjpPlan, args: Sequence[Any], out: Outputs) -> Outputs:
+Primitive.record = record  # type: ignore[method-assign, assignment]  # the core knows no nodes
+
+
+def _with_node(level: RecorderLevel, plan: VjpPlan, args: Sequence[Any], out: Outputs) -> Outputs:
     """The outputs of a recorded call, with their node: the general case of `record`."""
     single = type(out) is not tuple
     outs = (out,) if single else out

@@ -18,7 +18,7 @@ from fad.core.tensor import Meta, Storage, Tensor, meta_of, new_tensor, version_
 from fad.core.types import Operand, Outputs, PyTree, Value, ViewLink
 from fad.errors import GradientError, describe
 from fad.tape.anomaly import explain_write
-from fad.tape.graph import AccumulateGrad, Node, alias, sharding_of
+from fad.tape.graph import Node, alias, sharding_of
 from fad.tape.handles import refuse_in_traced_code
 
 # Saved values in the form that a pack hook gave them.
@@ -69,7 +69,7 @@ class PackedValue:
     def place(self) -> tuple[Node | None, int]:
         """The node that made the value, and which of its outputs it is; None for a leaf."""
         node = None if self.edge is None else self.edge[0]()
-        if node is None or isinstance(node, AccumulateGrad):
+        if node is None or node._leaf is not None:
             return None, 0
         return node, self.edge[1]  # type: ignore[index]
 
@@ -106,7 +106,7 @@ class PackedValue:
         node = None if self.edge is None else self.edge[0]()
         if self.edge is not None and node is not None:
             t._requires_grad = True
-            if isinstance(node, AccumulateGrad):  # a leaf, whose gradient goes there
+            if node._leaf is not None:  # a leaf, whose gradient goes there
                 meta_of(t).accumulator = weakref.ref(node)
             else:
                 t._node, t._output_nr = node, self.edge[1]
@@ -330,7 +330,9 @@ class SavedView:
     def __init__(self, t: Tensor, operation: Primitive, numbers: list[int]) -> None:
         self.handle = weakref.ref(t)
         self.link: ViewLink = t.meta.link  # type: ignore[union-attr, assignment]
-        self.value = self.link.base._value
+        base = self.link.base
+        assert base is not None
+        self.value = base._value
         self.operation = operation
         self.numbers = numbers
         self.dtype = t.dtype
@@ -364,6 +366,7 @@ class SavedView:
         if known is not None:
             return known
         base = self.link.base
+        assert base is not None and base.meta is not None
         t = new_tensor(self.opened(), base._level)
         t._requires_grad, t._node, t._output_nr = self.requires_grad, self.node, self.output_nr
         t.meta = Meta()
@@ -430,7 +433,7 @@ class saved_tensors_hooks:
                     f"saved_tensors_hooks: the hooks must be functions, got {describe(hook)}"
                 )
         self.hooks = (pack_hook, unpack_hook)
-        self._saved: list[tuple[object, ...]] = []
+        self._saved: list[tuple[tuple[Callable[..., object], Callable[..., object]], ...]] = []
 
     def __enter__(self) -> None:
         if state.saved_refused is not None:

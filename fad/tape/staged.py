@@ -369,7 +369,7 @@ class StagedLevel(RecordingLevel, TracedBody):
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         self.times.append(time.perf_counter())
-        fixed = isinstance(op, Primitive) and (op.positions or not op.jit)  # numbers stay numbers
+        fixed = op.keeps_numbers
         with jaxapi.set_current_trace(self.jax_trace):
             out = op.execute([a if fixed and is_number(a) else self.lower(a) for a in args])
             if self.records and self.id <= state.watermark:

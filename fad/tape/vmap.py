@@ -24,6 +24,7 @@ from fad.core.jaxapi import (
 )
 from fad.core.jaxprs import calls_with_rules, inner_jaxprs, trace
 from fad.core.level import (
+    LanesLevel,
     Level,
     bind,
     layers,
@@ -43,6 +44,7 @@ from fad.core.types import (
     JaxEquation,
     Operand,
     Operation,
+    OutputDims,
     Outputs,
     Value,
 )
@@ -64,7 +66,7 @@ class Draws(NamedTuple):
 RANDOMNESS = {"error": Draws(strict=True), "same": Draws(), "different": Draws(by_lane=True)}
 
 
-class BatchLevel(RecordingLevel):
+class BatchLevel(RecordingLevel, LanesLevel):
     """vmap: ``value`` has an extra dimension at ``aux``; None is a value that all lanes share.
 
     Arguments:
@@ -98,13 +100,13 @@ class BatchLevel(RecordingLevel):
         values, dims, batched = self.unwrapped(args)
         if not batched:
             return map_tensors(lambda o: new_tensor(o, self), bind(op, values))
-        if type(op) is Primitive and op.primals and dims[: op.primals] == [None] * op.primals:
-            outs, shared = op.batch_tangents(values, tuple(dims), self)
-            return tuple(
-                [new_tensor(o, self, None if i < shared else 0) for i, o in enumerate(outs)]
-            )
-        out = op.batch(values, tuple(dims), self)
-        return map_tensors(lambda o: new_tensor(o, self, 0), out)
+        return self._wrapped(*op.batch(values, tuple(dims), self))
+
+    def _wrapped(self, out: Outputs, dims: OutputDims) -> Outputs:
+        """What an operation gives for all lanes, as Tensors of this level."""
+        if type(dims) is tuple:
+            return tuple([new_tensor(o, self, d) for o, d in zip(out, dims, strict=True)])
+        return new_tensor(out, self, dims)
 
     def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:
         return (t._value,), t._aux
@@ -134,7 +136,7 @@ class BatchLevel(RecordingLevel):
     def constant(self, t: Tensor, stop: Callable[[Operand], Value]) -> Tensor:
         return new_tensor(stop(t.value), self, t.aux)
 
-    def with_primal(self, value: Value, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
+    def with_primal(self, value: Any, aux: Any, primal: Any) -> tuple[Any, Any, Any]:
         if isinstance(primal, Tensor) and primal.level is self:
             if primal.aux is None:
                 primal = primal.value
@@ -289,13 +291,14 @@ def bind_among_lanes(
     return bind_among_lanes(op, args, asked)
 
 
-def _without_operands(levels: Sequence[BatchLevel], op: Any, args: Sequence[Operand]) -> Outputs:
+def _without_operands(
+    levels: Sequence[BatchLevel], op: Operation, args: Sequence[Operand]
+) -> Outputs:
     """`bind` for a call without arguments, at each of ``levels``."""
     if not levels:
         return bind(op, args)
     *outer, level = levels
-    out = op.batch(args, (), level, functools.partial(_without_operands, outer))
-    return map_tensors(lambda o: new_tensor(o, level, 0), out)
+    return level._wrapped(*op.batch(args, (), level, functools.partial(_without_operands, outer)))
 
 
 # Calls that name axes of running vmaps, as ``psum`` does; JAX code that may do so.

@@ -54,16 +54,17 @@ class JetLevel(RecordingLevel):
         self.order = order
         self.scale = _scale_for(order) if scale is None else scale
 
-    def evaluate(self, op: Any, args: Sequence[Any]) -> Outputs:
+    def evaluate(self, op: Operation, args: Sequence[Any]) -> Outputs:
         primals, series, differentiated = self.unwrapped(args)
         if not differentiated:
             return map_outputs(lambda o: new_tensor(o, self), bind(op, primals))
-        if type(op) is not Primitive and op.rules.direct is not None:
-            return tuple([self.lift(o) for o in op.rules.direct(args)[0]])
-        if type(op) is not Primitive and op.rules.has_jet:
+        if op.primitive is not None:
+            return self._by_series(op.primitive, primals, series)
+        body = op.body()
+        if body is not None:
+            return map_outputs(self.lift, body(args))
+        if op.has_jet:
             return self._by_own_rule(op, primals, series)
-        if type(op) is Primitive and op.jit:
-            return self._by_series(op, primals, series)
         return self._by_chain_rule(op, primals, series)
 
     def _by_series(self, op: Primitive, primals: list[Operand], series: list[Any]) -> Outputs:
@@ -77,7 +78,7 @@ class JetLevel(RecordingLevel):
         wrapped = tuple([self.curve(o[0], o[1:]) for o in outs["series"]])
         return wrapped[0] if "single" in outs else wrapped
 
-    def _by_own_rule(self, op: Any, primals: list[Any], series: list[Any]) -> Outputs:
+    def _by_own_rule(self, op: Operation, primals: list[Any], series: list[Any]) -> Outputs:
         """By the jet rule of a Function, which takes and returns derivatives."""
         given = [s and self.derivatives(s[: self.order]) for s in series]
         outs, found = op.jet(primals, given, self.order)

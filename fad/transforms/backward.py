@@ -29,7 +29,6 @@ from fad.errors import ArgumentError, GradientError, describe
 from fad.tape.accumulate import accumulate
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import (
-    AccumulateGrad,
     Edge,
     GradientEdge,
     Node,
@@ -286,7 +285,7 @@ def _is_outside(x: object, start: Level, level: Level) -> bool:
     node = x.node if isinstance(x, GradientEdge) else None
     if node is not None:
         own: Level = level_of(node)
-        x = node.variable if isinstance(node, AccumulateGrad) else x
+        x = x if node._leaf is None else node._leaf
     elif isinstance(x, Tensor) and not captured_by_jit(x):
         own = x.level
     else:
@@ -352,12 +351,12 @@ def _leaves(
             continue
         node = edge[0]
         seen.add(node)
-        if type(node) is not AccumulateGrad:
+        if node._leaf is None:
             stack.extend(node.edges)
             continue
-        outside = level_of(node).stands_for(node.variable, arguments)
+        outside = level_of(node).stands_for(node._leaf, arguments)
         if outside is None:
-            yield node.variable, False
+            yield node._leaf, False
         else:
             for t in layers(outside):
                 if t.requires_grad:

@@ -29,7 +29,6 @@ from fad.core.types import Array, Operand, Value
 from fad.errors import GradientError, LevelError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import alias, extra_of, node_of
-from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
 
@@ -394,7 +393,7 @@ def note_written_outputs(t: Tensor, storage: Storage, version: int) -> None:
     """Note at the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
     for own in (t, *[p() for p in storage.peers]):
         node = None if own is None else own.node
-        if isinstance(node, RecordedNode):
+        if node is not None:
             node.output_written(own._output_nr, version)  # type: ignore[union-attr]
 
 

@@ -107,7 +107,7 @@ class DualLink(Link):
                 "change the primal and the tangent that the dual was made from, which do not belong to "
                 "that transform. Write to a copy: x.clone()"
             )
-        if isinstance(t._node, RecordedNode):
+        if t._node is not None:
             t._node.output_written(t._output_nr, self.seen + 1)
         primal, tangent = new.value, new.aux
         overwrite(self.primal, as_tensor(primal), "a write to a dual")

@@ -104,9 +104,11 @@ def test_a_batch_of_tangents_is_another_than_a_batch() -> None:
     primal, tangents = jnp.float32(0.5), jnp.arange(3.0)
     jvp = Primitive("sin", jnp.sin)._derive_jvp((True,), outputs=True)
     with BatchLevel(3) as level:
-        shared, moved = jvp.batch_tangents([primal, tangents], (None, 0), level)[0]
+        (shared, moved), dims = jvp.batch([primal, tangents], (None, 0), level)
+        assert dims == (None, 0)
         assert (shared.shape, moved.shape) == ((), (3,))
-        assert [o.shape for o in jvp.batch([primal, tangents], (None, 0), level)] == [(3,), (3,)]
+        outs, dims = jvp.batch([tangents, tangents], (0, 0), level)
+        assert dims == (0, 0) and [o.shape for o in outs] == [(3,), (3,)]
 
 
 def test_shapes_can_be_forgotten(primitive: Primitive) -> None:
