@@ -199,14 +199,15 @@ def pullback_of(
     call = Call(who, primals)
     with GradLevel() as level:
         variables = [level.variable(v) for v in call.values]
-        outs = call.outputs(call.run(f, level, variables, has_aux, deferred=False))
+        outs = call.outputs(call.run(f, None, variables, has_aux))
+    values = call.values
     call.forget()
     avals = [aval_like(o) for o in outs]
 
     def vjp_fn(cotangent: PyTree) -> PyTree:
         cts = cotangent_leaves(cotangent, call.out_structure, avals, pull)
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
-        leaves = call.argument(filled(grads, call.values))
+        leaves = call.argument(filled(grads, values))
         return leave(leaves, call.tensors or has_tensor(cotangent))
 
     result = call.result(outs)

@@ -120,7 +120,7 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
         variables = [level.variable(v) for v in call.values]
         for v in call.values:
             level.note_argument(v)
-        outs = call.outputs(call.run(f, level, variables, has_aux, deferred=False))
+        outs = call.outputs(call.run(f, None, variables, has_aux))
         numbers = [level.value_and_aux(o)[1] for o in outs]
         written = call.written(variables, lambda x: level.value_and_aux(x)[0])
     call.write_back(written)
