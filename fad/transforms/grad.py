@@ -229,14 +229,14 @@ def cotangent_leaves(
     who: str,
 ) -> list[MaybeValue]:
     """The leaves of a cotangent, checked against the output; None is zero."""
-    leaves, given = trees.flatten_with_none(cotangent)
+    leaves, actual = trees.flatten_with_none(cotangent)
     skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
     expected: PyTreeDef = jax.tree_util.tree_structure(skeleton)
-    if given != expected:
+    if actual != expected:
         if cotangent is None:
             return [None] * len(avals)
         raise StructureError(
-            f"{who}: the cotangent must have the structure of the output, {structure}, got {given}"
+            f"{who}: the cotangent must have the structure of the output, {structure}, got {actual}"
         )
     result: list[MaybeValue] = []
     for k, (c, (shape, dtype)) in enumerate(zip(leaves, avals, strict=True)):

@@ -391,15 +391,15 @@ def exit_dual_level(*, level: Level | None = None) -> None:
     4.0
     >>> fad.autograd.forward_ad.exit_dual_level()
     """
-    found = _level(level, "exit_dual_level")
-    inner = _levels_inside(found)
-    if inner or found not in state.levels:
+    dual = _level(level, "exit_dual_level")
+    inner = _levels_inside(dual)
+    if inner or dual not in state.levels:
         last = inner[-1] if inner else "none in this thread"
         raise LevelError(
-            f"exit_dual_level: {found!r} is not the last one that was entered, which is {last!r}: leave that "
+            f"exit_dual_level: {dual!r} is not the last one that was entered, which is {last!r}: leave that "
             "one first"
         )
-    found.__exit__()
+    dual.__exit__()
 
 
 class set_fwd_grad_enabled:

@@ -79,11 +79,11 @@ class LinearizeLevel(RecordingLevel):
 
     def push(self, tangents: Sequence[Value]) -> dict[int, Value]:
         """Tangents of everything on the tape, from those of the inputs."""
-        known: dict[int, Value] = dict(enumerate(tangents))
+        by_number: dict[int, Value] = dict(enumerate(tangents))
         for op, operands, numbers, produced in self.tape:
-            out = bind(op, [*operands, *[known[n] for n in numbers]])
-            known.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
-        return known
+            out = bind(op, [*operands, *[by_number[n] for n in numbers]])
+            by_number.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
+        return by_number
 
 
 def linearize(f: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> PyTree:
@@ -210,16 +210,18 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
         ) from error
 
     def function(cotangent: PyTree) -> PyTree:
-        given, found = trees.flatten(enter(cotangent))
-        avals = [aval_of(x) for x in given if is_operand(x)]
+        cotangents, cotangent_structure = trees.flatten(enter(cotangent))
+        avals = [aval_of(x) for x in cotangents if is_operand(x)]
         shapes = [(tuple(a.shape), a.dtype) for a in avals]
-        if found != out_structure or shapes != [(tuple(a.shape), a.dtype) for a in expected]:
+        if cotangent_structure != out_structure or shapes != [
+            (tuple(a.shape), a.dtype) for a in expected
+        ]:
             shown = trees.unflatten(out_structure, [f"{a.dtype}{list(a.shape)}" for a in expected])
             raise StructureError(
                 f"linear_transpose: the cotangent must be like the result of the function, {shown}, got "
                 f"{describe(cotangent)}"
             )
-        out = bind(transposed, [*captures, *map(lower, given)])
+        out = bind(transposed, [*captures, *map(lower, cotangents)])
         outs = list(out) if type(out) is tuple else [out]
         return leave(trees.unflatten(structure, outs, like=like), has_tensor(cotangent))
 
