@@ -33,7 +33,7 @@ def shrunk(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def colored(values: np.ndarray, largest: float) -> np.ndarray:
-    """Colors of a real matrix: white is zero, red above, blue below, orange what is not finite.
+    """Colors of a real matrix: white is zero, red above, blue below, orange a value that is not finite.
 
     What is not zero is never white, however small.
     """

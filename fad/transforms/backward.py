@@ -43,7 +43,7 @@ from fad.tape.recorder import ROOT, level_of
 from fad.tape.vmap import BatchLevel
 from fad.views.aliases import only_value
 
-# Where a backward pass starts and ends: what a user gave for that, checked and put into edges.
+# Where a backward pass starts and ends: the user's Tensors, edges and cotangents, checked, as edges.
 
 _SINGLE = (
     GradientEdge,
@@ -129,7 +129,7 @@ def _implicit(t: Tensor, expected: Any, who: str) -> Value:
 
 
 def _checked(c: Any, k: int, expected: Any, who: str) -> Value:
-    """A gradient that the user gave for root ``k``, checked against what is known of the root."""
+    """A gradient that the user gave for root ``k``, checked against the shape and dtype of the root."""
     if not is_operand(c):
         raise TypeError(
             f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
@@ -180,7 +180,7 @@ def _untracked(t: Any, k: int, who: str) -> str:
 
 
 def edges_of(inputs: Sequence[Operand], who: str) -> list[tuple[Node, int]]:
-    """Where the gradients of ``inputs`` arrive; refuses what has none."""
+    """The edges at which the gradients of ``inputs`` arrive; refuses inputs that do not require grad."""
     edges: list[tuple[Node, int]] = []
     for k, x in enumerate(inputs):
         if isinstance(x, GradientEdge):
@@ -251,8 +251,9 @@ def refuse_leaves_outside(
 
     ``loss`` belongs to the level of ``grad``, and its graph there leads to ``v`` alone. How it depends on
     ``w`` is in the graph of its value, one level down, which this pass does not go through. So the graphs
-    below are searched for leaves that the user made. What depends on them by an argument of the transformed
-    function is left out, if the pass has leaves of the user's inside: then it is for these.
+    below are searched for leaves that the user made. Dependence through an argument of the transformed
+    function does not count if the pass reaches leaves that the user made inside: then it is meant for
+    those.
 
     Raises:
         GradientError: there is such a leaf, or one of ``inputs`` is outside.
@@ -299,8 +300,8 @@ def _is_outside(x: object, start: Level, level: Level) -> bool:
 
 
 def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
-    """A leaf of the user's that ``y`` depends on, and that a pass from there, inside of ``level``, does not
-    give a gradient; None if there is none.
+    """A leaf made by the user that ``y`` depends on, and that gets no gradient from a pass that starts at
+    ``y`` inside of ``level``; None if there is none.
     """
     y = outlived(y)
     tracked = [x for x in layers(y) if x.requires_grad]
@@ -453,7 +454,7 @@ def _of_trace(
 ) -> tuple[Sequence[Tensor], Sequence[MaybeValue]] | None:
     """Leaves of a deferred step, all or the ``inputs``, and their gradients, if its trace gives them.
 
-    None if the step has to be recorded first, or if an input is no leaf of it.
+    None if the step has to be recorded first, or if an input is not a leaf of it.
     """
     trace = state.trace
     if trace is None or not tensors:
@@ -476,7 +477,7 @@ def _of_trace(
 
 
 def _array_of(c: MaybeValue) -> MaybeValue:
-    """The array of a cotangent; None where it has a history or a tangent, or is of no array."""
+    """The array of a cotangent; None where it has a history or a tangent, or is not an array."""
     value: MaybeValue = only_value(c) if type(c) is Tensor else c
     return value if type(value) is array_type else None
 
@@ -653,7 +654,8 @@ def _through_captures(
 ) -> list[MaybeValue]:
     """Gradients with respect to inputs some of which are ``outside`` of the level of the roots.
 
-    First those of what the level captured; from there on through the graph outside, which is kept.
+    First the gradients of Tensors that the level captured; from these on through the graph outside, which
+    is kept.
     """
     level = level_of(roots[0][0][0])
     pairs = [(t, s) for t, s in zip(*level.captured(), strict=True) if s.requires_grad]

@@ -1,7 +1,7 @@
-"""What passes into and out of a transform: arrays are Tensors inside, and arrays again outside.
+"""The boundary of a transform: arrays become Tensors inside, and arrays again outside.
 
-A transform makes a `Call` of its arguments; what that is made of comes first, for those that take a call
-apart by themselves.
+A transform makes a `Call` of its arguments. The functions that it is made of come first, for `jit`, `vmap`
+and others that do more than a Call does.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def write_back(originals: Sequence[Value], new: Sequence[MaybeValue], who: str) 
 
 
 def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
-    """Refuse what is not a function, where a transform expects one; and an argument after it."""
+    """Refuse anything but a function, and an array in the place of ``argnums``."""
     if type(argnums) is not int and is_array(argnums):
         pick(argnums, 1, who)
     if not callable(f):
@@ -188,7 +188,7 @@ def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> N
 
 
 def check_chunk_size(chunk_size: object, who: str) -> None:
-    """Refuse chunks of no size."""
+    """Refuse a chunk size below 1."""
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(
             f"{who}: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
@@ -211,7 +211,7 @@ def names_of(nums: Sequence[int], args: Sequence[PyTree]) -> list[str]:
 
 
 class Call:
-    """The arguments of a call of a function that a transform takes, and what comes of them.
+    """The arguments of a call of a transformed function, and its results.
 
     A transform makes a Call; within its level it makes Tensors of the ``values``, and gives them to `run`, to
     `outputs` and to `written`; outside of it again, it gives what it computed to `write_back` and `result`.
@@ -223,13 +223,13 @@ class Call:
         argnums: which positional arguments are transformed, an int or a sequence of ints; None: all.
         differentiated: their leaves must have a floating or complex dtype.
 
-    ``values``: the leaves of what is transformed, one level down. ``names``: what messages call them.
-    ``tensors``: there is a Tensor among the arguments, so that results are Tensors. ``aux``: what `run` set
-    apart.
+    ``values``: the leaves of the transformed arguments, one level down. ``names``: their names in messages.
+    ``tensors``: there is a Tensor among the arguments, so that results are Tensors. ``aux``: the second
+    result of a function that returns a pair, see `run`.
 
     Raises:
         StructureError: ``argnums`` is out of range.
-        ArgumentError: a leaf is no array, or not of such a dtype.
+        ArgumentError: a leaf is not an array, or has another dtype.
 
     >>> import fad
     >>> from fad import extend
@@ -277,7 +277,8 @@ class Call:
 
     @staticmethod
     def check(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
-        """Refuse what is no function, and ``argnums`` that are arguments: for when a transform is made.
+        """Refuse anything but a function, and an array in the place of ``argnums``: when a transform is
+        made.
 
         Raises:
             TypeError: ``f`` cannot be called.
@@ -315,7 +316,7 @@ class Call:
         return names_of(self.nums, self.args)
 
     def tangent(self, k: int, tangent: PyTree) -> MaybeValue:
-        """What a user gives as a tangent of the value ``k``, checked, and one level down; None is zero.
+        """The user's tangent for the value ``k``, checked, one level down; None is zero.
 
         Raises:
             StructureError: it does not have the shape and dtype of the value.
@@ -342,7 +343,7 @@ class Call:
         into ``aux``.
 
         Raises:
-            ArgumentError: it does not.
+            ArgumentError: it does not return a pair.
         """
         if self.tensors:
             for x, inside in zip(trees.flatten(self.like)[0], inputs, strict=True):
@@ -365,7 +366,7 @@ class Call:
         """The leaves of what a function returned, each an array.
 
         Raises:
-            ArgumentError: one is no array.
+            ArgumentError: one is not an array.
         """
         outs, self.out_structure = trees.flatten(out)
         for k, x in enumerate(outs):
@@ -383,7 +384,7 @@ class Call:
         return [value_of(x) if was_written(x) else None for x in inputs]
 
     def write_back(self, written: Sequence[MaybeValue]) -> None:
-        """Write to the caller's Tensors what the function wrote to those inside.
+        """Write to the caller's Tensors as the function wrote to its inputs.
 
         Raises:
             LevelError: they must not be written to.
@@ -393,12 +394,12 @@ class Call:
         write_back(leaves, written, self.who)
 
     def forget(self) -> None:
-        """Let go of the arguments: what outlives the call needs their structure alone."""
+        """Drop the arguments and their values: `argument` and `result` need the structure alone."""
         self.args, self.kwargs, self.values = (), {}, []
         self.like = trees.skeleton(self.like)
 
     def argument(self, leaves: Sequence[PyTree]) -> PyTree:
-        """``leaves`` in the structure of what is transformed: of one argument, or of a tuple of them."""
+        """``leaves`` in the structure of the transformed argument, or of the tuple of those."""
         nested = trees.unflatten(self.structure, leaves, self.like)
         return nested[0] if self.single else nested
 

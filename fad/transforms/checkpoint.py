@@ -8,9 +8,10 @@ NOTE [checkpoint is a Function without rules]
 
 The checkpointed call is one operation whose rules are derived from its body: the pullback runs the
 body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
-nests with everything, and the Functions inside keep their rules. What the body closes over are further
-inputs: a first run in a `WatchLevel`, on constants, finds the Tensors of outer levels among operands. What it
-gives is the output of the call, so the body runs once in the forward pass (twice where JAX traces it).
+nests with everything, and the Functions inside keep their rules. Tensors that the body closes over are
+further inputs: a first run in a `WatchLevel`, on constants, finds the Tensors of outer levels among
+operands. Its result is the output of the call, so the body runs once in the forward pass (twice where JAX
+traces it).
 
 Inside, arguments and captures require grad as they do outside, so that the body may call
 ``autograd.grad``: it is recorded in the `WatchLevel`, which in the backward pass stands for the level that
@@ -19,9 +20,9 @@ level of its own, below the `WatchLevel`. There a gradient that is not recorded 
 taking one is an error. A gradient with respect to a Tensor from outside goes on, from what was captured,
 through the graph outside.
 
-The body may run again when a vmap that it was called in is over. What it closes over still has its
-lanes then, and may be computed with alone (``s[0]``) before it is an operand, and replaced; so the vmap's
-level is alive again for that run.
+The body may run again when a vmap that it was called in is over. Tensors that it closes over still have
+their lanes then, and an operation on these alone (``s[0]``) does not come to the `WatchLevel`, which would
+replace them; so the vmap's level is alive again for that run.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class WatchLevel(GradLevel):
 
     Arguments:
         first: the body runs for the first time; constants stand in for the Tensors of outer levels.
-        stands: what it records is what the backward pass of the call differentiates.
+        stands: the backward pass of the call differentiates what this level records.
 
     ``stand_ins`` are used in place of those Tensors, in the order in which they are found. ``operands``: the
     arguments of the body in its first run, each with what it stands for.
@@ -214,8 +215,8 @@ class CheckpointRules(CallRules):
         requires: for each value, whether it requires grad inside.
         alone: only one level differentiates the call.
         recording: see `WatchLevel`.
-        writes: the same. The pass then uses what the second run saved, whatever that run writes to later: the
-            call is one operation, from outside of which no write is seen.
+        writes: see `WatchLevel`. The backward pass then uses the values that the second run saved, even if
+            that run writes to them later: the call is one operation, and its writes are not seen outside.
     """
 
     separates_outputs = True
@@ -316,7 +317,7 @@ def checkpoint(
     Arguments:
         f: a function of pytrees of arrays that does the same each time it runs. It may close over
             tracked Tensors; their gradients are found too. What requires grad outside does so inside,
-            so that f may call ``autograd.grad``. What is no array is passed on as it is. Without f,
+            so that f may call ``autograd.grad``. Anything but an array is passed on as it is. Without f,
             ``checkpoint`` returns a decorator.
         policy: which intermediate values are kept after all, one of ``jax.checkpoint_policies``. f is traced
             then, as by `jit`, so Python runs in it once for each call, on no numbers.
@@ -459,7 +460,7 @@ def _may_be_differentiated(x: object) -> bool:
 
 
 def _constant(x: Operand) -> Operand:
-    """``x`` for the first run; what compiled code captures is found when that reads it."""
+    """``x`` as a constant for the first run; one that `jit` captures stays: it is noted when it is read."""
     return x if isinstance(x, Tensor) and captured_by_jit(x) else stopped(x)
 
 

@@ -332,7 +332,7 @@ def ggnvp(
 
 
 def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object, who: str) -> None:
-    """Refuse what is no function, and chunks of no size."""
+    """Refuse anything but a function, and a chunk size below 1."""
     check_callable(f, who, argnums)
     check_chunk_size(chunk_size, who)
 

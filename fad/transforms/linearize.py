@@ -37,7 +37,7 @@ from fad.transforms.jvp import directions_of
 
 
 class LinearizeLevel(RecordingLevel):
-    """Forward mode with tangents left open: ``aux`` is the number of a tangent yet to be given.
+    """Forward mode with tangents left open: ``aux`` is the number of a tangent that is not known yet.
 
     Each call that a tangent reaches is written on ``tape`` as (operation for its tangents, primal
     inputs, numbers of the tangents that go in, numbers of those that come out).
@@ -152,7 +152,8 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
 # transpose is zero.
 #
 # Under ``no_grad`` (NOTE [no_grad in traced code]) a value is computed whose derivative in reverse is zero:
-# the transpose of a function that returns it would lack it. There it is replaced by what has no transpose.
+# the transpose of a function that returns it would miss its part. There it is replaced by a value that has
+# no transpose.
 
 
 @restores_modes
@@ -172,8 +173,9 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     Raises:
         ArgumentError: an argument is neither an array nor a number.
         GradientError: f is not linear in its arguments, makes constants of them (`stop_gradient`), or runs on
-            the host (`from_torch`), where that is not known: `vjp` transposes what is. Or it does not go from
-            floating or complex numbers to such, or from integers to integers.
+            the host (`from_torch`), where linearity is not known: `vjp` transposes a function that is
+            linear. Or it does not go from floating or complex numbers to such, or from integers to
+            integers.
         StructureError: a cotangent is not of the structure, shape and dtype of f's result.
 
     Source: ``jax.linear_transpose``.
@@ -294,8 +296,8 @@ define_primitive(
 
 
 def _transposable(jaxpr: JaxBody) -> JaxBody:
-    """A program to transpose: `untaken_p` is in it for branches that are not taken, and what is not recorded
-    has no transpose.
+    """A program to transpose: `untaken_p` stands for the operands of branches that are not taken, and
+    values that are not recorded have no transpose.
     """
     not_taken = set(map(id, of_branches_not_taken(jaxpr)))
     eqns = []

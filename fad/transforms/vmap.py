@@ -51,7 +51,7 @@ from fad.views.chains import (
 from fad.views.copying import handle
 from fad.views.make_view import attach, chain_from, place_of, shares, stand_at
 
-# The views that a vmap returns: what is a view of an argument in each lane, as a view of the batch.
+# Views that a vmap returns: a view of an argument in each lane is a view of the batch.
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -86,8 +86,8 @@ def view_of_argument(
     Arguments:
         out: the output, inside of ``level``, the BatchLevel.
         target: where its batch dimension goes.
-        arguments: what the caller gave.
-        inside: the same as the function has seen it.
+        arguments: those of the caller.
+        inside: the same, as the function sees them.
         dims: the batch dimension of each; None where all lanes share it.
     """
     if out.level is not level:
@@ -195,7 +195,7 @@ def vmap(
         in_dims: where the batch dimension of each positional argument is: an int, None (all lanes
             share the argument), or a pytree prefix of the tuple of arguments. Negative dimensions
             count from the right. Arrays among keyword arguments are mapped over dimension 0, as in JAX;
-            all lanes share what is no array.
+            all lanes share other values.
         out_dims: where it goes in each output: an int, None, or a pytree prefix of the output; for a
             single array also a tuple of one.
         in_axes, out_axes: JAX's names of ``in_dims`` and ``out_dims``.
