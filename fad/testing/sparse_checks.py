@@ -10,6 +10,7 @@ import numpy as np
 
 from fad import jacfwd, jacrev, jit
 from fad.errors import ArgumentError, FadError
+from fad.extend import Call
 from fad.sparse.given import Leaf, offsets
 from fad.sparse.plans import HESSIAN, JACOBIAN, Derivative
 from fad.testing.comparison import bare
@@ -72,7 +73,8 @@ def check_sparse(
     who = HESSIAN if hessian else JACOBIAN
     plan = Derivative(f, argnums, who, hessian, pattern).plan(args, kwargs)
     call, whole = plan.call, plan.pattern
-    xs, of = call.leaves(args), call.of(f, args, kwargs)
+    at = Call(who, args, kwargs, argnums)
+    xs, of = at.values, call.of(f, at)
     data = np.zeros(whole.nse, np.result_type(np.float64, *plan.out_dtypes, *call.dtypes))
     for part, block in zip(plan.parts, plan.run(*args, **kwargs), strict=True):
         data[part] = bare(block)
