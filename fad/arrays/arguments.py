@@ -22,15 +22,15 @@ from fad.errors import describe
 if TYPE_CHECKING:
     from fad.arrays.operations import Op
 
-# Which arguments of a JAX function are arrays, and a hashable key for everything else.
+# Which arguments of a JAX function are arrays, and a hashable key for all others.
 #
 # NOTE [a key is a recipe]
 #
 # `freeze` walks over one argument. Arrays (and, where the parameter takes arrays, Python scalars) go
-# into a list of leaves; what remains is returned as nested tuples that name the type of every entry, so
-# that 1, 1.0 and True differ. Such a key is hashable, has nothing in it that a caller could change later,
-# and is enough to make the argument again: `thaw` does, given new leaves. So one walk yields both
-# the name of the compiled function to look for and, if it must be made, its arguments.
+# into a list of leaves; the rest is returned as nested tuples that name the type of every entry, so that 1,
+# 1.0 and True differ. Such a key is hashable, has nothing in it that a caller could change later, and is
+# enough to make the argument again: `thaw` does, given new leaves. So one walk yields both the name of the
+# compiled function to look for and, if it must be made, its arguments.
 
 # Roles of parameters. An array or Tensor is a leaf in all of them but the first.
 STATIC = 0  # scalars and containers are static, and so are integers in arrays where not traced
@@ -523,12 +523,12 @@ def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
     """
     if dims is None:
         return tuple(range(x.ndim))
-    found = (dims,) if isinstance(dims, int) else tuple(dims)
+    numbers = (dims,) if isinstance(dims, int) else tuple(dims)
     count = max(x.ndim, 1)
-    for d in found:
+    for d in numbers:
         if not -count <= d < count:
             raise IndexError(f"{who}: dim {d} is out of range for {text(x)}")
-    return tuple([d % count for d in found])
+    return tuple([d % count for d in numbers])
 
 
 def all_if_empty(name: str, dims: Axes) -> Axes:
@@ -605,14 +605,14 @@ ALIASES = {
 
 def aliases_of(names: Container[str]) -> dict[str, str]:
     """Which of PyTorch's keywords a function with these parameters takes, and for which of them."""
-    found = {}
+    taken = {}
     for alias, meant in ALIASES.items():
         if alias not in names:
             for name in meant:
                 if name in names:
-                    found[alias] = name
+                    taken[alias] = name
                     break
-    return found
+    return taken
 
 
 class Form(NamedTuple):

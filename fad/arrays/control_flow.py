@@ -145,10 +145,10 @@ def with_bodies(op: Op) -> Function:
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
         is_data = [n in _DATA and n in op.plan.names for n in op.names_of(args, kwargs)]
-        given = list(zip(is_data, (*args, *kwargs.values()), strict=True))
-        staged = any([_has_body(x) for data, x in given if not data])
+        marked = list(zip(is_data, (*args, *kwargs.values()), strict=True))
+        staged = any([_has_body(x) for data, x in marked if not data])
         f = _to_fad if staged else _jax_function_of  # JAX recognizes some of its own functions
-        values = [x if data else _replace(f, x) for data, x in given]
+        values = [x if data else _replace(f, x) for data, x in marked]
         kwargs = dict(zip(kwargs, values[len(args) :], strict=True))
         args = tuple(values[: len(args)])
         if staged:
@@ -225,8 +225,8 @@ def _number_of(x: PyTree) -> PyTree:
     x = outlived(x)
     tracked = isinstance(x, Tensor) and (x.requires_grad or captured_by_jit(x))
     value = x.value if isinstance(x, Tensor) and x.level is ROOT and not tracked else x
-    known = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
-    return np.asarray(value)[()] if known and value.ndim == 0 else x
+    has_value = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+    return np.asarray(value)[()] if has_value and value.ndim == 0 else x
 
 
 _NEUTRAL = {"add": 0.0, "max": -np.inf, "min": np.inf}
@@ -242,9 +242,9 @@ def _neutral(name: str, start: PyTree, x: PyTree) -> PyTree:
     if not fits or (is_complex and name != "add"):
         return None  # JAX's own call, which refuses other dtypes
     number = np.asarray(_NEUTRAL[name], dtype)[()]
-    known = not isinstance(start, (Tensor, jax.Array))
+    is_number = not isinstance(start, (Tensor, jax.Array))
     # In some dtypes there is no infinity.
-    return None if np.isnan(number) or (known and start == number) else number
+    return None if np.isnan(number) or (is_number and start == number) else number
 
 
 def _is_function(x: object) -> bool:
@@ -306,8 +306,10 @@ def _to_fad(x: PyTree) -> PyTree:
 
     def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
         # custom_root hands its function to `solve`.
-        given = [_at_level_of(args, _for_tensors(a)) if _is_given_function(a) else a for a in args]
-        return x(*given, **kwargs)
+        operands = [
+            _at_level_of(args, _for_tensors(a)) if _is_given_function(a) else a for a in args
+        ]
+        return x(*operands, **kwargs)
 
     body.__wrapped__ = x  # type: ignore[attr-defined]
     return body
@@ -332,8 +334,8 @@ def maker(op: Op) -> Function:
     def function(*options: PyTree, **named: PyTree) -> PyTree:
         if first in named:
             options = (named.pop(first), *options)
-        given, options = options[0], options[1:]
-        body = _to_fad(given)
+        function_given, options = options[0], options[1:]
+        body = _to_fad(function_given)
         model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:
@@ -346,7 +348,7 @@ def maker(op: Op) -> Function:
             def made(*args: PyTree, **kwargs: PyTree) -> PyTree:  # both steps as one staged call
                 return _staged(run, (body, (options, named), (args, kwargs)), {})
 
-            return functools.update_wrapper(made, given, updated=())
+            return functools.update_wrapper(made, function_given, updated=())
 
         made = method("__call__")
         if isinstance(model, jnp.ufunc):

@@ -150,8 +150,8 @@ def _array(op: Op) -> Function:
     convert, keeps = op.function, op.name == "array"  # ``array`` without a dtype keeps that of x
 
     def function(x: object, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        known = len(args) <= 1 and not kwargs.keys() - {"dtype", "copy"}
-        if isinstance(x, Tensor) and known and kwargs.get("copy", True) in (None, False):
+        plain = len(args) <= 1 and not kwargs.keys() - {"dtype", "copy"}
+        if isinstance(x, Tensor) and plain and kwargs.get("copy", True) in (None, False):
             dtype = args[0] if args else kwargs.get("dtype")
             if keeps if dtype is None else jnp.dtype(dtype) == x.dtype:
                 return x
@@ -202,10 +202,10 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
         name: its name there and here.
         where: the fad module it will live in.
         module: the JAX module.
-        value: the object; what is no function (a dtype, a constant) is returned as it is.
+        value: the object; one that is not a function (a dtype, a constant) is returned as it is.
 
-    The tables are asked in order: an object that computes when it is indexed or made comes before what is no
-    function, and what is evaluated on the host before what is an operation.
+    The tables are asked in order: objects that compute when they are indexed or made come before others
+    that are not functions, and functions that are evaluated on the host before operations.
     """
 
     def listed(table: dict[str, frozenset[str]]) -> bool:
@@ -361,12 +361,12 @@ def _class(name: str, where: str, jax_class: Any) -> type:
             options: PyTree, named: PyTree, args: PyTree, kwargs: PyTree, others: PyTree
         ) -> PyTree:
             instance = jax_class(*options, **named)
-            found = getattr(instance, attribute)
-            given = {**dict(enumerate(args)), **kwargs}
+            member = getattr(instance, attribute)
+            arguments = {**dict(enumerate(args)), **kwargs}
             for place, its_options, its_named in others:
-                given[place] = jax_class(*its_options, **its_named)
-            args = [given.pop(k) for k in range(len(args))]
-            return found(*args, **given) if callable(found) else found
+                arguments[place] = jax_class(*its_options, **its_named)
+            args = [arguments.pop(k) for k in range(len(args))]
+            return member(*args, **arguments) if callable(member) else member
 
         if attribute not in ops:
             roles: dict[str, Role] = {"options": ARRAY, "args": ARRAY}
@@ -392,11 +392,11 @@ def _class(name: str, where: str, jax_class: Any) -> type:
                 return run.function(self._options, self._named, (), {}, ())
 
             def method(*args: PyTree, **kwargs: PyTree) -> PyTree:
-                given: list[tuple[int | str, PyTree]] = [*enumerate(args), *kwargs.items()]
-                found = {k: a for k, a in given if isinstance(a, Instance)}
-                others = tuple([(k, a._options, a._named) for k, a in found.items()])
-                args = tuple([0 if k in found else a for k, a in enumerate(args)])
-                kwargs = {k: 0 if k in found else a for k, a in kwargs.items()}
+                arguments: list[tuple[int | str, PyTree]] = [*enumerate(args), *kwargs.items()]
+                instances = {k: a for k, a in arguments if isinstance(a, Instance)}
+                others = tuple([(k, a._options, a._named) for k, a in instances.items()])
+                args = tuple([0 if k in instances else a for k, a in enumerate(args)])
+                kwargs = {k: 0 if k in instances else a for k, a in kwargs.items()}
                 return run.function(self._options, self._named, args, kwargs, others)
 
             return copy_signature(method, getattr(jax_class, attribute), attribute, where)
@@ -426,9 +426,9 @@ def _ufunc(op: Op, ufunc: Any) -> Function:
     for method in special_cases.UFUNC_METHODS:
         of_jax = getattr(ufunc, method)
         roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
-        found = _OWN["jax.numpy"].get(f"{op.name}.{method}", of_jax)
-        found = numpy_functions.at_lists(found) if method == "at" else found
-        made = Op(f"{op.name}.{method}", op.where, found, roles).function
+        function = _OWN["jax.numpy"].get(f"{op.name}.{method}", of_jax)
+        function = numpy_functions.at_lists(function) if method == "at" else function
+        made = Op(f"{op.name}.{method}", op.where, function, roles).function
         made.__name__ = method
         setattr(op.function, method, made)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
@@ -548,7 +548,7 @@ class Namespace:
     def names(self) -> list[str]:
         """The public names."""
         module = importlib.import_module(self.jax_module)
-        found = {*self.children, *self.own}
+        public = {*self.children, *self.own}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for name in dir(module):
@@ -561,8 +561,8 @@ class Namespace:
                 if isinstance(value, types.ModuleType):
                     continue
                 if special_cases.missing(self.jax_module, name, value) is None:
-                    found.add(name)
-        return sorted(found)
+                    public.add(name)
+        return sorted(public)
 
 
 class _DerivedModule(types.ModuleType):

@@ -98,12 +98,12 @@ def adapted(op: Op, args: Args, kwargs: Kwargs) -> tuple[Op, Args, Kwargs] | Non
     Returns:
         None if there are no such keywords, or if there are others that the function does not have.
     """
-    known, takes = op.plan.named, _keywords(op.where, op.name)
+    parameters, takes = op.plan.named, _keywords(op.where, op.name)
     elementwise = is_elementwise(op.where, op.name)
     left, dtype, casting = {}, None, kwargs.get("casting", "same_kind")
     for name, value in kwargs.items():
         renamed = _RENAMED.get(op.name, {}).get(name)
-        if renamed is not None and name not in known:
+        if renamed is not None and name not in parameters:
             if renamed:
                 left[renamed] = value
             else:
@@ -115,7 +115,7 @@ def adapted(op: Op, args: Args, kwargs: Kwargs) -> tuple[Op, Args, Kwargs] | Non
             )
         elif takes and op.name in _IGNORED.get(name, "").split():
             pass
-        elif name in known and not (name == "where" and elementwise):
+        elif name in parameters and not (name == "where" and elementwise):
             left[name] = value
         elif name not in takes and name != "out":
             return None
@@ -285,8 +285,8 @@ def _edges(function: Function) -> Function:
 @functools.wraps(jnp.ix_)
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """`jax.numpy.ix_`, for bools too."""
-    found = map(jnp.asarray, args)
-    return jnp.ix_(*[jnp.nonzero(a)[0] if a.dtype == bool else a for a in found])
+    arrays = map(jnp.asarray, args)
+    return jnp.ix_(*[jnp.nonzero(a)[0] if a.dtype == bool else a for a in arrays])
 
 
 @functools.wraps(jnp.pad)

@@ -131,9 +131,9 @@ def note_call(
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if frames and is_users(frames[-1].f_code):
         return
-    given = [*map(_short, args), *[f"{name}={_short(x)}" for name, x in kwargs.items()]]
+    shown = [*map(_short, args), *[f"{name}={_short(x)}" for name, x in kwargs.items()]]
     advice = _advice(str(error), who, names, [*args, *kwargs.values()])
-    call = f"in {who}({', '.join(given)})"
+    call = f"in {who}({', '.join(shown)})"
     if advice:
         say_too(error, f"{call}: {advice}")
     else:
@@ -185,8 +185,8 @@ class Parameters:
         self.lists: dict[int, int] = {}
         self.rest_lists = 0
         for i, p in enumerate(self.signature.parameters.values()):
-            given = roles[p.name] if p.name in roles else role_of(p)
-            role, lists = given if isinstance(given, tuple) else (given, lists_in(p))
+            entry = roles[p.name] if p.name in roles else role_of(p)
+            role, lists = entry if isinstance(entry, tuple) else (entry, lists_in(p))
             lists = 0 if role == STATIC else lists
             if p.kind is Parameter.VAR_POSITIONAL:
                 self.rest = role
@@ -219,28 +219,28 @@ class Parameters:
         Returns:
             None if the call does not fit the signature.
         """
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for position in range(count):
             if position < len(self.positional):
                 label, role = self.positional[position]
-                found.append((label, position, role))
+                entries.append((label, position, role))
             elif self.rest is not None:
-                found.append((f"*{position}", position, self.rest))
+                entries.append((f"*{position}", position, self.rest))
             else:
                 return None
-        taken = {label for label, _, _ in found}
+        taken = {label for label, _, _ in entries}
         named: list[Entry] = []
         others: list[Entry] = []
         for position, name in enumerate(keywords, count):
-            known = self.named.get(name)
-            if known is not None and known[0] not in taken:
-                named.append((known[0], position, known[1]))
-                taken.add(known[0])
-            elif known is None and self.rest_named is not None:
+            parameter = self.named.get(name)
+            if parameter is not None and parameter[0] not in taken:
+                named.append((parameter[0], position, parameter[1]))
+                taken.add(parameter[0])
+            elif parameter is None and self.rest_named is not None:
                 others.append((name, position, self.others.get(name, self.rest_named)))
             else:
                 return None
-        return found + sorted(named) + sorted(others)
+        return entries + sorted(named) + sorted(others)
 
     def lists_of(self, label: int | str) -> int:
         """What a list is for a parameter, by its label; see `fad.arrays.arguments`."""
@@ -393,7 +393,7 @@ jax.tree_util.register_pytree_node(_StaticResult, lambda f: ((), f.value), lambd
 
 
 def _keep_flags(out: object) -> PyTree:
-    """Keep what is no array in a result as it is (``cho_factor`` returns ``lower``)."""
+    """Keep values of a result that are not arrays as they are (``cho_factor`` returns ``lower``)."""
     if isinstance(out, jax.Array):
         return out
     leaves, structure = jax.tree_util.tree_flatten(out)
@@ -584,8 +584,8 @@ class Op:
         """What to raise where values are needed that a transform hides; JAX's own for arrays."""
         if not any(isinstance(x, Tensor) for x in leaves):
             return error
-        known = [n for n in ("size", "length", "total_repeat_length") if n in self.plan.names]
-        advice = f"Pass {known[0]}= to fix the shape" if known else "Compute it outside"
+        sizes = [n for n in ("size", "length", "total_repeat_length") if n in self.plan.names]
+        advice = f"Pass {sizes[0]}= to fix the shape" if sizes else "Compute it outside"
         return HostValueError(
             f"{self.where}.{self.name}: what it returns depends on values in a way that cannot be "
             f"traced, so it does not run inside vmap, jit or a staged body. {advice}. ({error})"

@@ -664,13 +664,13 @@ def unique_consecutive(x: Array, return_inverse: bool = False, return_counts: bo
     """The elements, without those that are equal to the one before; where they went, and how many."""
     flat = x.reshape(-1)
     first = jnp.concatenate([jnp.ones(min(flat.size, 1), bool), flat[1:] != flat[:-1]])
-    found: list[Array] = [flat[first]]
+    results: list[Array] = [flat[first]]
     if return_inverse:
-        found.append((jnp.cumsum(first) - 1).reshape(x.shape))
+        results.append((jnp.cumsum(first) - 1).reshape(x.shape))
     if return_counts:
         (starts,) = jnp.nonzero(first)
-        found.append(jnp.diff(starts, append=flat.size))
-    return tuple(found) if len(found) > 1 else found[0]
+        results.append(jnp.diff(starts, append=flat.size))
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 # Writing

@@ -56,15 +56,15 @@ def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[...,
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
         module = import_module("fad.arrays.torch_functions")  # takes time: at the first use
-        for own in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
-            function: Any = getattr(module, own, None)
+        for attribute in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
+            function: Any = getattr(module, attribute, None)
             if getattr(function, "__module__", None) == module.__name__:
                 function = _of_numbers_too(name, function) if name in OF_NUMBERS else function
                 test = has_strides if name == "flatten" else None
                 binder = view_binder(VIEWS[name], test) if name in VIEWS else bind
-                found = Op(name, "fad.Tensor", function, binder=binder).function
-                setattr(sys.modules[__name__], name, found)
-                return found
+                method = Op(name, "fad.Tensor", function, binder=binder).function
+                setattr(sys.modules[__name__], name, method)
+                return method
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -186,9 +186,9 @@ def pull(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]
         carry = _get(slots, top)
 
         def body(some_consts: Any, some_carries: Any) -> list[Array | None]:
-            given = [*spread(consts, some_consts, body_consts)]
-            given += spread(carries, some_carries, carry)
-            return select(carries, run_jaxpr(loop.body, *given))
+            operands = [*spread(consts, some_consts, body_consts)]
+            operands += spread(carries, some_carries, carry)
+            return select(carries, run_jaxpr(loop.body, *operands))
 
         _, pullback = jax.vjp(body, select(consts, body_consts), select(carries, carry))
         parts, cotangents = pullback(list(cotangents))
@@ -234,9 +234,9 @@ Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotan
 def dependent(loop: Loop, consts: Mask, carries: Mask) -> Mask:
     """Which carries have a tangent, if these constants of the body and first carries have one."""
     while True:
-        _, found = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
+        _, moved = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
         inexact = [is_inexact(a.dtype) for a in loop.body.out_avals]
-        after = tuple([a or (b and c) for a, b, c in zip(carries, found, inexact, strict=True)])
+        after = tuple([a or (b and c) for a, b, c in zip(carries, moved, inexact, strict=True)])
         if after == carries:
             return carries
         carries = after
@@ -280,13 +280,13 @@ class BatchedLoop(NamedTuple):
     def operands(self, loop: Loop, values: Values, have: Sequence[bool], size: int) -> Outputs:
         """Operands of the loop as those of this one, by kind; ``have`` are batched, along dimension 0."""
         parts = zip(loop.split(values), loop.split(have), self.batched, strict=True)
-        found = [
+        by_kind = [
             [rows_of(v, size) if w and not h else v for v, h, w in zip(*part, strict=True)]
             for part in parts
         ]
         if self.lanes:
-            found[1] = [*found[0], *found[1]]
-        return found
+            by_kind[1] = [*by_kind[0], *by_kind[1]]
+        return by_kind
 
 
 def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> BatchedLoop:
@@ -294,8 +294,8 @@ def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> BatchedL
     in_cond, in_body, carries = (tuple(p) for p in loop.split(wanted))
     lanes = False
     while True:
-        body, found = batch_jaxpr(loop.body, axis_data, [*in_body, *carries], list(carries))
-        after = tuple([a or b for a, b in zip(carries, found, strict=True)])
+        body, are_batched = batch_jaxpr(loop.body, axis_data, [*in_body, *carries], list(carries))
+        after = tuple([a or b for a, b in zip(carries, are_batched, strict=True)])
         if after == carries:
             cond, (lanes,) = batch_jaxpr(loop.cond, axis_data, [*in_cond, *carries], False)
             if not lanes or all(carries):
@@ -326,10 +326,10 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
         def safe(x: Array, has_lanes: bool) -> Outputs:
             return where(x, rows_of(jax.lax.stop_gradient(x)[some], len(x))) if has_lanes else x
 
-        given = [
+        operands = [
             safe(*pair) for pair in zip((*consts, *carry), batched[1] + batched[2], strict=True)
         ]
-        outs = run_jaxpr(loop.body, *given)
+        outs = run_jaxpr(loop.body, *operands)
         return [where(o, c) for o, c in zip(outs, carry, strict=True)]
 
     of_cond = list(loop.cond.in_avals)
@@ -344,8 +344,8 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
 def push(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
     """The tangents of the final carry."""
     operands, _, tangents = parts_of(loop, values)
-    given, other = joined(consts, operands, tangents), augmented(loop, consts, carries)
-    return list(loop_p.bind(*given, loop=other, stored=False))[len(carries) :]
+    both, other = joined(consts, operands, tangents), augmented(loop, consts, carries)
+    return list(loop_p.bind(*both, loop=other, stored=False))[len(carries) :]
 
 
 def curve(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
@@ -353,13 +353,13 @@ def curve(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array
     n, m = loop.operand_count, sum(carries)
     operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
     other = augmented(loop, consts, carries)
-    given = joined(consts, operands, tangents)
-    stored = loop_p.bind(*given, loop=other, stored=True)[len(carries) + m :]
+    both = joined(consts, operands, tangents)
+    stored = loop_p.bind(*both, loop=other, stored=True)[len(carries) + m :]
     zeros = [jnp.zeros_like(c) for c in cotangents]
     consts = (*consts, *[False] * sum(consts))
     carries = (*carries, *[True] * m)
     options = {"loop": other, "consts": consts, "carries": carries}
-    outs = pullback_p.bind(*given, *stored, *zeros, *cotangents, **options)
+    outs = pullback_p.bind(*both, *stored, *zeros, *cotangents, **options)
     return list(outs)[: len(outs) - m]
 
 
@@ -413,29 +413,29 @@ def _loop_jvp(
     if not any(carries):
         return kept, zeros
     _, of_consts, of_carry = loop.split(tangents)
-    given = _filled([*select(consts, of_consts), *select(carries, of_carry)])
+    some = _filled([*select(consts, of_consts), *select(carries, of_carry)])
     options = {"loop": loop, "consts": consts, "carries": carries}
-    found = linear_p.bind(*primals, *outs[n:], *given, **options)
-    return kept, [*spread(carries, found, zeros[:n]), *zeros[n:]]
+    out_t = linear_p.bind(*primals, *outs[n:], *some, **options)
+    return kept, [*spread(carries, out_t, zeros[:n]), *zeros[n:]]
 
 
 def _linear_jvp(
     primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
 ) -> Outputs:
     n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
-    operands, _, given = parts_of(loop, primals)
-    operands_t, _, given_t = parts_of(loop, tangents)
+    operands, _, linear = parts_of(loop, primals)
+    operands_t, _, linear_t = parts_of(loop, tangents)
     outs = linear_p.bind(*primals, **options)
     if all(map(_is_zero, tangents[:n])):
-        first = len(primals) - len(given)
-        return outs, linear_p.bind(*primals[:first], *_filled(given_t), **options)
-    _, found = _loop_jvp(
-        joined(consts, operands, given),
-        joined(consts, operands_t, given_t),
+        first = len(primals) - len(linear)
+        return outs, linear_p.bind(*primals[:first], *_filled(linear_t), **options)
+    _, out_t = _loop_jvp(
+        joined(consts, operands, linear),
+        joined(consts, operands_t, linear_t),
         loop=augmented(loop, consts, carries),
         stored=False,
     )
-    return outs, found[len(carries) :]
+    return outs, out_t[len(carries) :]
 
 
 def _pullback_jvp(
@@ -451,19 +451,19 @@ def _pullback_jvp(
         parts.append(pullback_p.bind(*primals[:first], *_filled(of_cotangents), **options))
     if not all(map(_is_zero, tangents[:n])):
         _, of_consts, of_carry = loop.split(tangents[:n])
-        own = _differentiated(loop, tangents[:n], carries)
-        all_consts = tuple([a or b for a, b in zip(consts, own[0], strict=True)])
-        all_carries = dependent(loop, all_consts, own[1])
+        moved = _differentiated(loop, tangents[:n], carries)
+        all_consts = tuple([a or b for a, b in zip(consts, moved[0], strict=True)])
+        all_carries = dependent(loop, all_consts, moved[1])
         zeros = [jnp.zeros(a.shape, a.dtype) for a in loop.body.out_avals if is_inexact(a.dtype)]
         places = tuple([is_inexact(a.dtype) for a in loop.body.out_avals])
         every = spread(carries, cotangents, spread(places, zeros))
-        given = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
-        found = curvature_p.bind(
-            *primals[:n], *select(all_carries, every), *given,
+        moved_t = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
+        bent = curvature_p.bind(
+            *primals[:n], *select(all_carries, every), *moved_t,
             loop=loop, consts=all_consts, carries=all_carries,
         )  # fmt: skip
         asked = select((*all_consts, *all_carries), (*consts, *carries))
-        parts.append(select(tuple(asked), found))
+        parts.append(select(tuple(asked), bent))
     if not parts:
         return outs, [Zero(jax.typeof(o).to_tangent_aval()) for o in outs]
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
@@ -485,8 +485,8 @@ def _transpose(primitive: Any, cotangents: Values, *values: Operand, **options: 
     loop, of_curvature = options["loop"], primitive is curvature_p
     others = sum(options["carries"]) if of_curvature else 2 + len(loop.body.out_avals)
     first = loop.operand_count + others
-    found = iter(primitive.bind(*values[:first], *_filled(cotangents), **options))
-    linear = [(v, next(found)) for v in values[first:]]
+    pulled = iter(primitive.bind(*values[:first], *_filled(cotangents), **options))
+    linear = [(v, next(pulled)) for v in values[first:]]
     return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
 
 

@@ -29,9 +29,9 @@ class noting_leaves:
 
     def __enter__(self) -> list[Tensor]:
         self.before = running.leaves
-        own: list[Tensor] = []
-        running.leaves = own
-        return own
+        leaves: list[Tensor] = []
+        running.leaves = leaves
+        return leaves
 
     def __exit__(self, *exc: object) -> None:
         running.leaves = self.before
@@ -57,9 +57,9 @@ def leaves_of(x: Tensor) -> Iterator[Tensor]:
         node = todo.pop()
         if node._leaf is not None:
             yield node._leaf
-        found = {edge[0] for edge in node.edges if edge is not None} - seen
-        seen |= found
-        todo.extend(found)
+        nexts = {edge[0] for edge in node.edges if edge is not None} - seen
+        seen |= nexts
+        todo.extend(nexts)
 
 
 def checked_arrays(rules: CallRules, outs: Values, leaves: Sequence[Tensor] = ()) -> list[Any]:
@@ -136,10 +136,10 @@ def closure_error_of(
 def _closed_over(body: Callable[..., object]) -> Iterator[tuple[str, object]]:
     """The variables of outer scopes that ``body`` names, and the leaves of their values."""
     try:
-        found = inspect.getclosurevars(inspect.unwrap(body))
+        variables = inspect.getclosurevars(inspect.unwrap(body))
     except TypeError:  # not written in Python
         return
-    for variable, value in (*found.nonlocals.items(), *found.globals.items()):
+    for variable, value in (*variables.nonlocals.items(), *variables.globals.items()):
         try:
             leaves = trees.flatten(value)[0]
         except (TypeError, ValueError):  # a dict whose keys do not compare

@@ -79,12 +79,12 @@ class JaxRules(UserRules):
         """Those for values of these shapes and dtypes."""
         flags = tuple([is_inexact(v.dtype) for v in values] if needs is None else needs)
         plans, key = self.cls._plans, (self, _avals(values), flags)
-        found: _CompiledBodies | None = plans.get(key)
-        return found or plans.put(key, _CompiledBodies(self, list(map(aval_of, values)), flags))
+        bodies: _CompiledBodies | None = plans.get(key)
+        return bodies or plans.put(key, _CompiledBodies(self, list(map(aval_of, values)), flags))
 
     def notes_of(self, saved: Saved) -> Notes | None:
-        found = saved.notes.notes if isinstance(saved.notes, _CompiledBodies) else saved.notes
-        notes: Notes | None = found
+        of_bodies = isinstance(saved.notes, _CompiledBodies)
+        notes: Notes | None = saved.notes.notes if of_bodies else saved.notes
         return notes
 
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
@@ -118,8 +118,8 @@ class JaxRules(UserRules):
             return UserRules.batch(self, values, dims, info)
         plans = self.cls._plans
         key = (self, "vmap", dims, info, _avals(values))
-        found: tuple[Primitive, Template] | None = plans.get(key)
-        if found is None:
+        batched: tuple[Primitive, Template] | None = plans.get(key)
+        if batched is None:
             template: list[Template] = []
 
             def run(*arrays: Array) -> list[Value]:
@@ -129,8 +129,8 @@ class JaxRules(UserRules):
                 return self.bare(batched[0])
 
             _trace(run, list(map(aval_of, values)))
-            found = plans.put(key, (_primitive(f"{self.name}_vmap", run), template[0]))
-        primitive, out_template = found
+            batched = plans.put(key, (_primitive(f"{self.name}_vmap", run), template[0]))
+        primitive, out_template = batched
         return _listed(bind_code(primitive, values)), out_template
 
     def bare(self, values: Values) -> list[Value]:
@@ -153,18 +153,18 @@ class _CompiledBodies:
         self.rules = rules
         self.needs = needs
         self._rules: dict[Hashable, Primitive] = {}
-        found: list[Saved] = []
+        of_body: list[Saved] = []
 
         def body(saves: bool) -> Callable[..., list[Value]]:
             def run(*values: Array) -> list[Value]:
                 outs, _, saved = UserRules.run(rules, values, needs, saves)
-                found[:] = [saved] if saved is not None else []
+                of_body[:] = [saved] if saved is not None else []
                 return rules.bare([*outs, *(saved.extras if saved and saves else ())])
 
             return run
 
         _trace(body(True), avals)
-        (saved,) = found
+        (saved,) = of_body
         self.template = saved.template
         self._avals = saved.in_avals, saved.out_avals
         self.count = len(saved.outs)
@@ -214,9 +214,9 @@ class _CompiledBodies:
                     inner = self._set_up(values, outs)
                 else:
                     inner = self.saved(values, outs, extras, self.notes)
-                found = body(inner, directions)
-                self.rules.bare(trees.flatten(found)[0])
-                return found
+                pushed = body(inner, directions)
+                self.rules.bare(trees.flatten(pushed)[0])
+                return pushed
 
             primitive = self._rules[key] = _primitive(f"{self.rules.name}_{rule}", compiled)
         result: list[Any] = primitive.unflatten(bind_code(primitive, operands))

@@ -145,25 +145,25 @@ class Template(Rest):
         """
         if self is SINGLE:
             return [tree]
-        found: list[object] = []
-        if not _match(self.structure, tree, found):
+        items: list[object] = []
+        if not _match(self.structure, tree, items):
             rest: Rest = partition(tree, ())[1]
             got = describe(tree) if rest.structure == trees.LEAF else _in_words(rest.structure)
             raise RuleError(f"{what} must have the structure {self}, got {got}")
-        return [f for f, x in zip(found, self.leaves, strict=True) if x is HOLE]
+        return [f for f, x in zip(items, self.leaves, strict=True) if x is HOLE]
 
 
 def _in_words(structure: PyTreeDef) -> str:
     return str(structure).removeprefix("PyTreeDef(").removesuffix(")")
 
 
-def _match(structure: PyTreeDef, tree: PyTree, found: list[object]) -> bool:
-    """Add an entry to ``found`` for each leaf of ``structure``; False if ``tree`` differs from it."""
+def _match(structure: PyTreeDef, tree: PyTree, items: list[object]) -> bool:
+    """Add an entry to ``items`` for each leaf of ``structure``; False if ``tree`` differs from it."""
     if tree is None:
-        found.extend([None] * structure.num_leaves)
+        items.extend([None] * structure.num_leaves)
         return True
     if structure == trees.LEAF:
-        found.append(tree)
+        items.append(tree)
         return True
     node: Any = structure.node_data()
     kind, data = node
@@ -171,18 +171,18 @@ def _match(structure: PyTreeDef, tree: PyTree, found: list[object]) -> bool:
     if issubclass(kind, (tuple, list)):
         if not isinstance(tree, (tuple, list)):
             return False
-        given = list(tree)
+        parts = list(tree)
     elif kind is dict:
         if not isinstance(tree, dict) or set(tree) - set(data):
             return False
-        given = [tree.get(key) for key in data]
+        parts = [tree.get(key) for key in data]
     else:
         one_level: PyTreeDef
-        given, one_level = jax.tree_util.tree_flatten(tree, is_leaf=lambda x: x is not tree)
+        parts, one_level = jax.tree_util.tree_flatten(tree, is_leaf=lambda x: x is not tree)
         if one_level.node_data() != (kind, data):
             return False
-    return len(given) == len(children) and all(
-        [_match(c, g, found) for c, g in zip(children, given)]
+    return len(parts) == len(children) and all(
+        [_match(c, g, items) for c, g in zip(children, parts)]
     )
 
 
@@ -342,12 +342,12 @@ class Notes:
 
     @staticmethod
     def take(
-        ctx: Context, known: dict[int, Ref], arrays: tuple[type, ...]
+        ctx: Context, places: dict[int, Ref], arrays: tuple[type, ...]
     ) -> tuple[Notes, list[Any], bool]:
         """Notes of ``ctx``.
 
         Arguments:
-            known: the inputs and outputs of the call, by ``id``.
+            places: the inputs and outputs of the call, by ``id``.
             arrays: the types whose values become extras where they are not known.
 
         Returns:
@@ -355,16 +355,16 @@ class Notes:
             outputs, and values that have no derivative, so that they are valid at any level of the call.
         """
         extras: list[Any] = []
-        found: dict[int, Ref] = {}
+        extra_places: dict[int, Ref] = {}
         closed = True
 
         def note(x: PyTree) -> object:
             nonlocal closed
-            place = known.get(id(x)) or found.get(id(x))
+            place = places.get(id(x)) or extra_places.get(id(x))
             if place is not None:
                 return place
             if isinstance(x, arrays):
-                place = found[id(x)] = Ref(EXTRA, len(extras))
+                place = extra_places[id(x)] = Ref(EXTRA, len(extras))
                 extras.append(x)
                 closed = False
                 return place
@@ -427,9 +427,9 @@ class Notes:
 
     def leaves(self) -> list[object]:
         """All that was noted, one by one."""
-        found: list[object] = []
-        _map(found.append, (self.backward, self.forward or (), self.saved_data, self.attributes))
-        return found
+        noted: list[object] = []
+        _map(noted.append, (self.backward, self.forward or (), self.saved_data, self.attributes))
+        return noted
 
 
 def _map(f: Callable[[Any], object], x: PyTree) -> PyTree:
@@ -456,7 +456,7 @@ def marked(
     Arguments:
         who: the name of the Function.
         handles: the inputs, as Tensors of the body.
-        outputs: lists of the objects by which it may know its outputs.
+        outputs: lists of the objects that it may take for its outputs.
     """
     dirty, without = ctx._record.dirty, ctx._record.non_differentiable
     if not dirty and not without:
@@ -469,34 +469,34 @@ def marked(
     aliases: list[int | None] = [None] * len(outputs[0])
     for x in dirty:
         of = as_is.get(position.get(id(x), -1))
-        found = [i for i, h in enumerate(handles) if h is x or i == of]
-        if not found and id(x) in position:
+        inputs = [i for i, h in enumerate(handles) if h is x or i == of]
+        if not inputs and id(x) in position:
             warnings.warn(
                 f"{who}: ctx.mark_dirty() received a tensor that was not an input, but the output "
                 f"{describe(x)}. Only input Tensors that have been mutated should be passed to "
                 "ctx.mark_dirty(): leave this one out",
                 stacklevel=2,
             )
-        elif not found or id(x) not in position:
+        elif not inputs or id(x) not in position:
             raise RuleError(
                 f"{who}: ctx.mark_dirty got {describe(x)}, which is not "
-                f"{'an output' if found else 'an input'}: mark inputs that forward changes in place, and "
+                f"{'an output' if inputs else 'an input'}: mark inputs that forward changes in place, and "
                 "return them"
             )
         else:
-            aliases[position[id(x)]] = found[0]
+            aliases[position[id(x)]] = inputs[0]
     for x in without:
         if id(x) not in position:
             raise RuleError(
                 f"{who}: ctx.mark_non_differentiable got {describe(x)}, which is not an "
                 "output: mark the very Tensors that forward returns"
             )
-    # An output that is a changed input is no view of it; another that is the same input is the same output.
+    # An output that is a changed input is not a view of it; an input returned again is the same output.
     kept = [
         View(v.at, aliases.index(v.of), None) if v.as_is and v.of in aliases else v
         for v in views
         if aliases[v.at] is None
     ]
     positions = frozenset([position[id(x)] for x in without])
-    given = tuple(aliases) if any([a is not None for a in aliases]) else ()
-    return template.marked(Marks(given, positions, tuple(kept)))
+    changed = tuple(aliases) if any([a is not None for a in aliases]) else ()
+    return template.marked(Marks(changed, positions, tuple(kept)))

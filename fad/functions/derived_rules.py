@@ -58,11 +58,11 @@ from fad.tape.graph import Node, gradient_edge
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.tape.vmap import BatchLevel
 
-# Programs that are transposed: the calls of Functions in them, on what they are linear in.
+# Programs that are transposed: the calls of Functions in them, on values in which they are linear.
 #
 # A Primitive may call Functions in its program: so do a compiled rule (``jax_rules``), `jit` and the loops.
-# Where it is recorded in the transposition of a rule, those of its calls that depend on what it is linear in
-# become linear calls; see NOTE [linear calls]. The others keep their rules, for derivatives of higher order.
+# Where it is recorded in the transposition of a rule, its calls on values in which it is linear become
+# linear calls; see NOTE [linear calls]. The others keep their rules, for derivatives of higher order.
 
 # The rules of a call that is linear in some of its inputs, from the rules of the call.
 LinearCall: TypeAlias = Callable[[CallRules, Mask], CallRules]
@@ -79,8 +79,8 @@ def with_linear_calls(
     avals = tuple(map(aval_of, args))
     key, versions = (mask, avals), primitive.linear_versions
     if key not in versions:
-        found = primitive.collective or _Linear().of(trace(primitive.flat, avals)[0], mask)
-        versions[key] = _version(primitive, mask, linear_call) if found else None
+        calls = primitive.collective or _Linear().of(trace(primitive.flat, avals)[0], mask)
+        versions[key] = _version(primitive, mask, linear_call) if calls else None
     return versions[key] or primitive
 
 
@@ -136,23 +136,23 @@ class _Linear(Dataflow[bool]):
     def constant(self, value: object) -> bool:
         return False
 
-    def union(self, found: Sequence[bool]) -> bool:
-        return any(found)
+    def union(self, dependent: Sequence[bool]) -> bool:
+        return any(dependent)
 
-    def equation(self, eqn: JaxEquation, given: list[bool]) -> list[bool]:
-        if not any(given):
+    def equation(self, eqn: JaxEquation, dependent: list[bool]) -> list[bool]:
+        if not any(dependent):
             return [False] * len(eqn.outvars)
         if eqn.primitive.name == "fad_call":  # in loops, each pass finds more
-            self.calls[id(eqn)] = tuple(given)
+            self.calls[id(eqn)] = tuple(dependent)
         closed = called(eqn)
         if closed is not None:
-            return self.results(closed, given[len(given) - len(closed.jaxpr.invars) :])
-        found = self.inside(eqn, given)
-        if found is not None:
-            return found
+            return self.results(closed, dependent[len(dependent) - len(closed.jaxpr.invars) :])
+        results = self.inside(eqn, dependent)
+        if results is not None:
+            return results
         for inner in inner_jaxprs(eqn):
             count = len(inner.invars)
-            self.results(inner, given if count == len(given) else [True] * count)
+            self.results(inner, dependent if count == len(dependent) else [True] * count)
         return [True] * len(eqn.outvars)
 
 
@@ -169,16 +169,16 @@ class _Linear(Dataflow[bool]):
 #     assert fad.grad(lambda x: F.apply(x).sum())(array)[0] == 0.0
 #     fad.jvp(F.apply, (array,), (array,))  # raises GradientError; what is recorded has array for transpose
 #
-# A rule is transposed by a backward pass through its graph. So the graph must have all by which the result
-# depends on the cotangent (or tangent). Under ``no_grad`` and by ``detach`` values are computed that the
-# graph does not have, here and in compiled code, and a write may give a Tensor a value that is not that of
-# its history. All of these are usual beside the result: masks, logs, checks. So the level at which a rule is
-# transposed notes for each of its values whether it depends on the cotangent by more than its history says
-# (``aux``: by what), operation by operation, as its own recorder notes whether it depends on it at all. If
-# the result does, there is no derived rule.
+# A rule is transposed by a backward pass through its graph. So every way in which the result depends on the
+# cotangent (or tangent) must be in the graph. Values computed under ``no_grad`` or by ``detach`` are not in
+# it, here and in compiled code, and a write may give a Tensor a value that does not belong to its history.
+# All of these are usual beside the result: masks, logs, checks. So the level at which a rule is transposed
+# notes for each of its values whether it depends on the cotangent in a way that its history does not show
+# (``aux`` says which), operation by operation, just as its recorder notes whether it depends on it at all.
+# If the result does, no rule is derived.
 #
-# What becomes a number of Python is out of sight. If such a number was read, the rule runs once more, at
-# another cotangent: what its graph says must be what it gives.
+# A value that becomes a Python number is out of sight. If such a number was read, the rule runs once more,
+# at another cotangent: its result must be what its graph predicts.
 #
 # A rule is transposed near a cotangent of zero, not at it: it is linear, so that any will do, but it may
 # leave work out where it is given zeros.
@@ -191,12 +191,12 @@ class _Linear(Dataflow[bool]):
 #     assert fad.grad(G.apply)(1.0) == 14.0
 #
 # To transpose this jvp rule is to transpose a call of the same Function. By a vjp that is derived from the
-# rule, that would have no end. But in a rule that is transposed, a call on what depends on its variables is
-# linear in that: what is wanted of it is not a derivative, but its own transpose, and that is what its body
-# computes, transposed (`LinearRules`), as for JAX's ``custom_jvp``. A call with a vjp rule has that for it.
-# Calls in compiled code are found there (`with_linear_calls`). Of the body, as of a rule, nothing
-# may be dropped. Where it cannot be transposed, the jvp rule of that call is, if it is not one that is being
-# transposed already.
+# rule, that would have no end. But in a rule that is transposed, a call on values that depend on its
+# variables is linear in those values: it needs no derivative, but a transpose, which is the transpose of
+# its body (`LinearRules`), as for JAX's ``custom_jvp``. A call with a vjp rule uses that. Calls in compiled
+# code are replaced there (`with_linear_calls`). As with a rule, no part of the body may be dropped. Where
+# the body cannot be transposed, the jvp rule of that call is transposed, if it is not being transposed
+# already.
 
 # By what a value may depend on the variables, beside its history.
 UNRECORDED = "what is computed under no_grad"
@@ -334,15 +334,15 @@ def _must_end(transposed: Callable[..., Grads]) -> Callable[..., Grads]:
 
     @functools.wraps(transposed)
     def checked(rules: CallRules, *args: object) -> Grads:
-        *_, known, missing, _variable = args
+        *_, source, missing, _variable = args
         around: list[object] = [(level.rules, level.rule) for level in _transposing()]
         try:
-            if around.count((rules, known)) < _DEEPEST:
+            if around.count((rules, source)) < _DEEPEST:
                 return transposed(rules, *args)
         except RecursionError:
             pass
         raise GradientError(
-            f"{rules.name} has no {missing} rule, and none can be derived from {rules.name}.{known}, which "
+            f"{rules.name} has no {missing} rule, and none can be derived from {rules.name}.{source}, which "
             f"needs that {missing}, or itself, without end. Write a {missing} rule"
         ) from None
 
@@ -355,18 +355,18 @@ def _transposing() -> list[TransposingLevel]:
 
 
 def transpose_pushforward(
-    rules: CallRules, saved: Saved, cotangents: Values, need: Sequence[bool], known: str
+    rules: CallRules, saved: Saved, cotangents: Values, need: Sequence[bool], source: str
 ) -> Grads:
-    """The pullback, from the pushforward, by the rule ``known``: transpose it at any tangent."""
+    """The pullback, from the pushforward, by the rule ``source``: transpose it at any tangent."""
     push = functools.partial(rules.pushforward, saved)
-    return _transposed(rules, push, saved.in_avals, need, cotangents, known, "vjp", "tangent")
+    return _transposed(rules, push, saved.in_avals, need, cotangents, source, "vjp", "tangent")
 
 
-def transpose_pullback(rules: CallRules, saved: Saved, tangents: Values, known: str) -> Grads:
-    """The pushforward, from the pullback, by the rule ``known``: see NOTE [missing rules]."""
+def transpose_pullback(rules: CallRules, saved: Saved, tangents: Values, source: str) -> Grads:
+    """The pushforward, from the pullback, by the rule ``source``: see NOTE [missing rules]."""
     pull = functools.partial(rules.pullback, saved, need=[t is not None for t in tangents])
     every = [True] * len(saved.out_avals)
-    return _transposed(rules, pull, saved.out_avals, every, tangents, known, "jvp", "cotangent")
+    return _transposed(rules, pull, saved.out_avals, every, tangents, source, "jvp", "cotangent")
 
 
 @_must_end
@@ -376,40 +376,40 @@ def _transposed(
     run: Callable[[Grads], Grads],
     avals: Sequence[Aval],
     need: Sequence[bool],
-    given: Values,
-    known: str,
+    cotangents: Values,
+    source: str,
     missing: str,
     variable: str,
 ) -> Grads:
     """The transpose of ``run``, which is linear, of arguments with these avals.
 
     Raises:
-        GradientError: the graph of a result does not have all by which that depends on the arguments.
+        GradientError: a result depends on the arguments in a way that is not in its graph.
     """
     mask = [n and is_inexact(a.dtype) for a, n in zip(avals, need, strict=True)]
     if not any(mask):
         return [None] * len(mask)
     checked: Values = ()
-    with TransposingLevel(rules, known) as level:
+    with TransposingLevel(rules, source) as level:
         variables = [level.variable(zeros(a) + _near(a)) for a in select(mask, avals)]
         results = run(spread(mask, variables))
         wanted: Values = [
-            None if g is None else outlived(x) for x, g in zip(results, given, strict=True)
+            None if g is None else outlived(x) for x, g in zip(results, cotangents, strict=True)
         ]
         cause = next(filter(None, map(level.dropped, wanted)), None)
         if cause is None and level.read:
             weights = [None if x is None else _probe(x.shape, x.dtype) for x in wanted]
             checked = pull_back(wanted, weights, variables, keep_graph=True)
-        found = [] if cause is not None else pull_back(wanted, given, variables)
+        grads = [] if cause is not None else pull_back(wanted, cotangents, variables)
     if checked and not _agree(run, mask, avals, checked, weights):
         cause = READ
     if cause is not None:
         raise GradientError(
-            f"{rules.name} has no {missing} rule, and none can be derived from {rules.name}.{known}: its "
+            f"{rules.name} has no {missing} rule, and none can be derived from {rules.name}.{source}: its "
             f"result depends on the {variable} by {cause}, which is not recorded. Compute it with recorded "
             f"operations ({AS_RECORDED}), or write a {missing} rule"
         )
-    return spread(mask, found)
+    return spread(mask, grads)
 
 
 def _near(aval: Aval) -> float:
@@ -438,9 +438,9 @@ def _agree(
 ) -> bool:
     """Whether a linear ``run`` gives what its graph says, through which ``weights`` were ``pulled`` back."""
     points = [_probe(a.shape, a.dtype) * _near(a) for a in select(mask, avals)]
-    given = zip(weights, run(spread(mask, points)), strict=True)
+    sent = zip(weights, run(spread(mask, points)), strict=True)
     difference = scale = np.zeros(())
-    for sign, pairs in ((1.0, given), (-1.0, zip(pulled, points, strict=True))):
+    for sign, pairs in ((1.0, sent), (-1.0, zip(pulled, points, strict=True))):
         for a, b in pairs:
             if a is not None and b is not None:
                 product, size = [bottom(x) for x in bind(_INNER, (a, b))]
@@ -504,8 +504,10 @@ class LinearRules(SameCallRules):
         others = [n and not linear for n, linear in pairs]
         if not any(others):
             return grads
-        found = self.base.pullback(saved, cotangents, others)
-        return [g if linear else f for g, f, linear in zip(grads, found, self.inputs, strict=True)]
+        by_rule = self.base.pullback(saved, cotangents, others)
+        return [
+            g if linear else f for g, f, linear in zip(grads, by_rule, self.inputs, strict=True)
+        ]
 
     def _transpose(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         def body(directions: Grads) -> list[Value]:
@@ -564,7 +566,7 @@ class DerivativeRules(CallRules):
         return f"{self.base.name}_{'jvp' if self.order is None else 'jet'}"
 
     @property
-    def known(self) -> int:
+    def point_count(self) -> int:
         """How many operands come before the directions."""
         return len(self.counts) + len(self.outputs)
 
@@ -592,14 +594,16 @@ class DerivativeRules(CallRules):
     def bodies(self) -> list[Callable[..., object]]:
         return self.base.bodies()
 
-    def forward(self, values: Values, given: Saved | None = None) -> tuple[list[Value], Template]:
-        """Evaluate; ``given`` is what the call saved for its rules, if that is available."""
+    def forward(
+        self, values: Values, primal_saved: Saved | None = None
+    ) -> tuple[list[Value], Template]:
+        """Evaluate; ``primal_saved`` is what the call saved for its rules, if that is available."""
         n = len(self.counts)
-        if given is None:
+        if primal_saved is None:
             saved = self._saved(values)
         else:
-            saved = given.at(values[:n], values[n : self.known], given.extras)
-        operands = iter(values[self.known :])
+            saved = primal_saved.at(values[:n], values[n : self.point_count], primal_saved.extras)
+        operands = iter(values[self.point_count :])
         each = self.order or 1
         directions: list[Any] = [
             [next(operands) if k < count else None for k in range(each)] if count else None
@@ -607,13 +611,13 @@ class DerivativeRules(CallRules):
         ]
         if self.is_linear:
             directions = [s and s[0] for s in directions]
-        found = self.base.pushforward(saved, directions, self.order)
+        pushed = self.base.pushforward(saved, directions, self.order)
         if self.is_linear:
-            found = [[t] for t in found]
+            pushed = [[t] for t in pushed]
         without = saved.template.marks.non_differentiable
         result = [
             zeros(a) if t is None or k in without else t
-            for k, (s, a) in enumerate(zip(found, saved.out_avals, strict=True))
+            for k, (s, a) in enumerate(zip(pushed, saved.out_avals, strict=True))
             if self.outputs[k]
             for t in s or [None] * each
         ]
@@ -623,28 +627,28 @@ class DerivativeRules(CallRules):
         """What the call saves for its rules."""
         n = len(self.counts)
         needs = list(map(bool, self.counts))
-        return self.base.setup(values[:n], values[n : self.known], self.out_template, needs)
+        return self.base.setup(values[:n], values[n : self.point_count], self.out_template, needs)
 
     def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
         return push_through(self.forward, saved.values, directions)
 
     def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
-        values, known = saved.values, self.known
+        values, count = saved.values, self.point_count
         if not self.is_linear:
             return pull_through(self.forward, values, cotangents, need)
-        grads: Grads = [None] * known
-        if any(need[:known]):  # differentiate the jvp body itself
-            wanted = [*need[:known], *[False] * (len(need) - known)]
-            grads = pull_through(self.forward, values, cotangents, wanted)[:known]
-        if not any(need[known:]):
-            return [*grads, *[None] * (len(need) - known)]
+        grads: Grads = [None] * count
+        if any(need[:count]):  # differentiate the jvp body itself
+            wanted = [*need[:count], *[False] * (len(need) - count)]
+            grads = pull_through(self.forward, values, cotangents, wanted)[:count]
+        if not any(need[count:]):
+            return [*grads, *[None] * (len(need) - count)]
         # In the tangents it is linear: the vjp of the call, from a cotangent for each of its outputs.
         inner = self._saved(values)
         without = inner.template.marks.non_differentiable
         full = spread(self.outputs, cotangents)
         full = [None if k in without else c for k, c in enumerate(full)]
         mask = list(map(bool, self.counts))
-        wanted = spread(mask, need[known:], [False] * len(mask))
+        wanted = spread(mask, need[count:], [False] * len(mask))
         pulled: Grads = [None] * len(mask)
         if any([c is not None for c in full]):
             pulled = self.base.pullback(inner, full, wanted)
@@ -718,8 +722,8 @@ class BatchedRules(SameCallRules):
     def _outside(self, level: BatchLevel, values: Values, outs: Values, inner: Saved) -> Saved:
         """What this call saves, from what the base saved inside of ``level``."""
         kept = [outlived(x) for x in inner.extras]
-        own = [isinstance(x, Tensor) and x.level is level and x.aux is not None for x in kept]
-        dims = tuple([0 if batched else None for batched in own])
+        has_lanes = [isinstance(x, Tensor) and x.level is level and x.aux is not None for x in kept]
+        dims = tuple([0 if batched else None for batched in has_lanes])
         extras = [level.unwrap(x, d) for x, d in zip(kept, dims)]
         notes = _BatchedNotes(inner.at((), (), ()), dims)
         avals = avals_of(values), avals_of(outs)
@@ -764,9 +768,9 @@ class BatchedRules(SameCallRules):
     def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
         with self.level() as level:
             pairs = zip(directions, self.dims, strict=True)
-            given = [trees.map_leaves(lambda t, d=d: _batched(level, t, d), x) for x, d in pairs]
-            found = self.base.pushforward(self._at(level, saved), given, order)
-            return [trees.map_leaves(lambda t: level.unwrap(t, 0), x) for x in found]
+            inside = [trees.map_leaves(lambda t, d=d: _batched(level, t, d), x) for x, d in pairs]
+            pushed = self.base.pushforward(self._at(level, saved), inside, order)
+            return [trees.map_leaves(lambda t: level.unwrap(t, 0), x) for x in pushed]
 
     @property
     def has_jet(self) -> bool:

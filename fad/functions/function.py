@@ -267,9 +267,9 @@ class Function(metaclass=_FunctionType):
         if signature is None or cls._mixed:
             signature = _signature_of(cls)
         if signature.is_fast and not kwargs and len(args) == signature.plain:
-            found = calls.fast_call(cls, args, signature)
-            if found is not None:
-                return _result(cls.__name__, *found, args)
+            result = calls.fast_call(cls, args, signature)
+            if result is not None:
+                return _result(cls.__name__, *result, args)
         bound, keywords = signature.bind(cls.__name__, args, kwargs)
         kind, leaves = (JaxRules, _NUMBERS) if cls.jax_rules else (UserRules, ARRAYS)
         arrays, template = split(bound, leaves)
@@ -287,7 +287,7 @@ _HOST = (np.ndarray, np.generic, float, complex)
 def _signature_of(cls: Any, may_lack_forward: bool = False) -> Signature:
     """The signature of a class, which is checked where it was not since it has changed.
 
-    Nothing says when bases change that are no Functions: what they define is compared at each call.
+    Bases that are not Functions may change without a notice: their definitions are compared at each call.
     """
     mixed = [
         base.__dict__.get(name)
@@ -295,18 +295,18 @@ def _signature_of(cls: Any, may_lack_forward: bool = False) -> Signature:
         if not isinstance(base, _FunctionType) and base.__module__ not in _OF_PYTHON
         for name in (*RULES, *SETTINGS)
     ]
-    own = cls.__dict__
-    if "_known_signature" not in own or own["_mixed"] != mixed:
+    namespace = cls.__dict__
+    if "_known_signature" not in namespace or namespace["_mixed"] != mixed:
         signature = checked_signature(cls)
         cls._plans = Table(1024)
-        if signature is not None and "_backward_cls" not in own:
+        if signature is not None and "_backward_cls" not in namespace:
             members = {"__slots__": (), "__module__": cls.__module__, "_forward_cls": cls}
             cls._backward_cls = type(f"{cls.__name__}Backward", (FunctionNode,), members)
         cls._mixed, cls._known_signature = mixed, signature
     if cls._known_signature is None and not may_lack_forward:
         raise RuleError(f"{cls.__name__} has no forward: write forward(x, ...)")
-    known: Signature = cls._known_signature
-    return known
+    checked: Signature = cls._known_signature
+    return checked
 
 
 _OF_PYTHON = ("abc", "builtins", "typing")
@@ -327,10 +327,10 @@ def _result(name: str, template: Template, outs: list[Any], args: Sequence[Any])
         out, x = outs[v.at], outs[v.of] if v.of_output else args[v.of]
         if not isinstance(x, Tensor):
             continue
-        own = False  # whether it has a history or tangent of its own, which a write to x leaves as it is
+        separate = False  # whether it has a history or tangent of its own, which a write to x leaves as it is
         if not out.requires_grad:
-            own = v.as_is if x.requires_grad else not is_plain(x)
-        if v.detached or own:
+            separate = v.as_is if x.requires_grad else not is_plain(x)
+        if v.detached or separate:
             attach_peer(out, x, () if v.as_is else v.chain)
         else:
             attach_chain(out, x, v.chain, template.slots[v.at])

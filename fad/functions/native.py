@@ -126,13 +126,13 @@ def _abstract(rules: CallRules, avals: _Avals) -> _Abstract:
     """What is known of a call before it runs, among the named axes here, which are part of JAX's context."""
     table = _table(rules)
     key = ("native", rules, tuple(avals), trace_context())
-    found: _Abstract | None = table.get(key)
-    return table.put(key, _make_abstract(rules, avals)) if found is None else found
+    abstract: _Abstract | None = table.get(key)
+    return table.put(key, _make_abstract(rules, avals)) if abstract is None else abstract
 
 
 def _make_abstract(rules: CallRules, avals: _Avals) -> _Abstract:
     if isinstance(rules, DerivativeRules) and rules.is_linear:
-        operands: Sequence[Any] = avals[len(rules.counts) : rules.known]
+        operands: Sequence[Any] = avals[len(rules.counts) : rules.point_count]
         tangents = [a.to_tangent_aval() for a in operands]
         tangents = [a for a, has in zip(tangents, rules.outputs, strict=True) if has]
         axes: frozenset[Hashable] = frozenset()
@@ -161,8 +161,8 @@ def _make_program(rules: CallRules, avals: _Avals) -> tuple[JaxProgram, Template
     template: list[Template] = []
 
     def body(*values: Array) -> list[Array]:
-        arrays, found = _body(rules, values)
-        template[:] = [found]
+        arrays, form = _body(rules, values)
+        template[:] = [form]
         return arrays
 
     closed = jax.make_jaxpr(body)(*avals)
@@ -187,9 +187,9 @@ def _jvp(
     zeros = [Zero(aval_of(o).to_tangent_aval()) for o in outs]
     if not any(mask) or not any(differentiable):
         return outs, zeros
-    given = list(map(instantiate_zeros, select(mask, tangents)))
+    directions = list(map(instantiate_zeros, select(mask, tangents)))
     linear = DerivativeRules(rules, mask, differentiable, template)
-    out_t = call_p.bind(*primals, *outs, *given, rules=linear, axes=axes, roll=roll)
+    out_t = call_p.bind(*primals, *outs, *directions, rules=linear, axes=axes, roll=roll)
     return outs, spread(differentiable, out_t, zeros)
 
 
@@ -202,8 +202,8 @@ def _transpose(
         if outside:  # there the rule may read sizes, and name nothing
 
             def arrays() -> list[Array]:
-                found = _transposed(cotangents, operands, rules)
-                return [g for g in found if isinstance(g, jax.Array)]
+                grads = _transposed(cotangents, operands, rules)
+                return [g for g in grads if isinstance(g, jax.Array)]
 
             named = axes_named(jax.make_jaxpr(arrays)().jaxpr) & outside
             if named:
@@ -239,7 +239,7 @@ def _transposed(
                 "is, its transpose is the pullback at any point: write jax.vjp(f, *args)[1], or fad.vjp, "
                 "which conjugates complex cotangents"
             ) from error
-    if any(need[: base.known]):
+    if any(need[: base.point_count]):
         raise RuleError(
             f"{base.base.name}: a jvp rule was transposed in an input that it is not linear in"
         )
@@ -283,9 +283,9 @@ def _named(rules: CallRules, avals: _Avals) -> frozenset[Hashable]:
         return _abstract(rules, avals).axes
     table = _table(rules)  # its rule may name others than the call
     key = ("named", rules, tuple(avals), trace_context())
-    found: frozenset[Hashable] | None = table.get(key)
-    if found is not None:
-        return found
+    names: frozenset[Hashable] | None = table.get(key)
+    if names is not None:
+        return names
     closed = jax.make_jaxpr(functools.partial(_run, rules=rules, axes=()))(*avals)
     return table.put(key, axes_named(closed.jaxpr))
 
@@ -293,8 +293,8 @@ def _named(rules: CallRules, avals: _Avals) -> frozenset[Hashable]:
 def _names(name: Hashable, values: Sequence[Array], rules: CallRules, axes: Axes) -> bool:
     """Whether a call names an axis."""
     with extended_axes(axes):
-        known = any([name == axis for axis, _ in axis_sizes()])
-        return known and name in _named(rules, list(map(aval_of, values)))
+        is_bound = any([name == axis for axis, _ in axis_sizes()])
+        return is_bound and name in _named(rules, list(map(aval_of, values)))
 
 
 def _drawing(eqn: JaxEquation) -> JaxProgram | None:

@@ -89,23 +89,25 @@ def checked_signature(cls: FunctionClass) -> Signature | None:
         RuleError: a rule is malformed, or a name is spelt almost like that of a rule, so that it would never
             be called.
     """
-    name, own, known = cls.__name__, cls.__dict__, (*RULES, *SETTINGS)
-    for given in own:
-        close = difflib.get_close_matches(given, known, n=1, cutoff=ALMOST)
-        if close and given not in known and not given.startswith("_"):
+    name, members, valid = cls.__name__, cls.__dict__, (*RULES, *SETTINGS)
+    for member in members:
+        close = difflib.get_close_matches(member, valid, n=1, cutoff=ALMOST)
+        if close and member not in valid and not member.startswith("_"):
             raise RuleError(
-                f"{name}.{given} is never called: it is spelt almost like the rule "
+                f"{name}.{member} is never called: it is spelt almost like the rule "
                 f"{close[0]}. Did you mean {close[0]}? A helper may have that name with an underscore "
-                f"before it: _{given}"
+                f"before it: _{member}"
             )
     for rule in RULES:
-        if own.get(rule) is not None and not isinstance(own[rule], (staticmethod, classmethod)):
+        if members.get(rule) is not None and not isinstance(
+            members[rule], (staticmethod, classmethod)
+        ):
             raise RuleError(f"{name}.{rule} must be a static method: write @staticmethod above it")
-    if own.get("vjp") is not None and own.get("backward") is not None:
+    if members.get("vjp") is not None and members.get("backward") is not None:
         raise RuleError(
             f"{name} defines both vjp and backward, which are two names of one rule: keep one"
         )
-    if own.get("generate_vmap_rule") and defines(cls, "vmap"):
+    if members.get("generate_vmap_rule") and defines(cls, "vmap"):
         raise RuleError(f"{name} defines vmap and sets generate_vmap_rule = True: keep one of them")
     if not defines(cls, "forward"):
         return None
@@ -165,8 +167,8 @@ class Signature:
     def __init__(self, cls: FunctionClass) -> None:
         self.has_setup = defines(cls, "setup_context")
         depths = {name: _depth(cls, name) for name in ("vjp", "backward")}
-        known = {name: d for name, d in depths.items() if d is not None}
-        self.vjp = min(known, key=lambda name: known[name]) if known else ""
+        defined = {name: d for name, d in depths.items() if d is not None}
+        self.vjp = min(defined, key=lambda name: defined[name]) if defined else ""
         self.vjp_arity = arity(getattr(cls, self.vjp)) if self.vjp else (0, 0)
         self.jvp, self.jet = defines(cls, "jvp"), defines(cls, "jet")
         self.vmap, self.sparsity = defines(cls, "vmap"), defines(cls, "sparsity")
@@ -304,8 +306,8 @@ class Saved:
     ``values`` and ``outs`` are its inputs and outputs, at the level where a rule is to run; None
     where no rule reads them. ``extras`` are other arrays that setup kept, and ``notes`` is the rest
     of what it kept, in a form that is private to the rules.
-    ``closed``: nothing was kept but inputs, outputs and what has no derivative, so that the same
-    notes are valid at any level of the call.
+    ``closed``: only inputs, outputs and values without a derivative were kept, so that the same notes are
+    valid at any level of the call.
     ``plain``: the call gave one array with a derivative, without marks, and this is what its vjp reads.
     ``args``: on the tape, the Tensors that ``values`` are the values of, for their places in the graph.
     """
@@ -350,7 +352,7 @@ class CallRules:
     name: str
     separates_outputs = False  # for hooks, each output is that of a node of its own
     is_direct = False  # `forward` may be differentiated in all of its values, in place of the call
-    solved = 0  # so many of the first inputs are found from the others, by which alone it is differentiated
+    solved = 0  # so many first inputs are functions of the others, in which alone the call is differentiated
 
     @property
     def function(self) -> FunctionClass | None:
@@ -504,7 +506,7 @@ class DerivingJvpLevel(JvpLevel):
     The derivative of a call is an operation, through which a reverse mode around pulls back by the user's
     vjp. Its derivative is one again, and so on: of the n-th, the rule runs in n levels of this kind. A rule
     that calls its own Function would bind all lower derivatives in each of them again. So where nothing is
-    recorded, a derivative in such a level is no operation: its body runs there.
+    recorded, a derivative in such a level is not an operation: its body runs there.
     """
 
     __slots__ = ()

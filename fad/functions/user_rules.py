@@ -100,17 +100,17 @@ def directions_of(
 ) -> list[Any]:
     """What a jvp rule returned, as a tangent for each output; or a jet rule, as a list of derivatives."""
     what = f"{who}: the {'tangent' if order is None else 'series'}"
-    found = template.collect(returned, f"{what} of the output")
+    directions = template.collect(returned, f"{what} of the output")
     for k in template.marks.non_differentiable:
-        if found[k] is not None:
+        if directions[k] is not None:
             raise RuleError(
-                f"{what} of output {k} is {describe(found[k])}, and the output is marked "
+                f"{what} of output {k} is {describe(directions[k])}, and the output is marked "
                 "with ctx.mark_non_differentiable: return None in its place"
             )
     if order is None:
-        return [check_value(f"{what} of output {k}", t, avals[k]) for k, t in enumerate(found)]
+        return [check_value(f"{what} of output {k}", t, avals[k]) for k, t in enumerate(directions)]
     result: list[Any] = []
-    for k, s in enumerate(found):
+    for k, s in enumerate(directions):
         if s is not None and (not isinstance(s, (tuple, list)) or len(s) != order):
             raise RuleError(
                 f"{what} of output {k} must be a list of {order} derivatives, got {describe(s)}. "
@@ -223,22 +223,22 @@ def views_among(outs: Sequence[PyTree], handles: Sequence[PyTree]) -> tuple[View
     An input that is returned twice as it is makes two outputs.
     """
     last = {id(o): k for k, o in enumerate(outs)}
-    own = set(map(id, handles))
-    found: list[View] = []
+    inputs = set(map(id, handles))
+    views: list[View] = []
     for k, o in enumerate(outs):
-        if isinstance(o, Tensor) and (o.meta is not None or id(o) in own):
-            known = chain_from(o, handles)
-            if known is not None:
-                found.append(View(k, *known, as_is=o is handles[known[0]]))
-            elif (known := peer_chain_from(o, handles)) is not None:
-                found.append(View(k, *known, detached=True))
-            elif o.meta is not None and (known := chain_from(o, outs)) is not None:
-                base, chain = known
+        if isinstance(o, Tensor) and (o.meta is not None or id(o) in inputs):
+            origin = chain_from(o, handles)
+            if origin is not None:
+                views.append(View(k, *origin, as_is=o is handles[origin[0]]))
+            elif (origin := peer_chain_from(o, handles)) is not None:
+                views.append(View(k, *origin, detached=True))
+            elif o.meta is not None and (origin := chain_from(o, outs)) is not None:
+                base, chain = origin
                 if base != k:
-                    found.append(View(k, last[id(outs[base])], chain, of_output=True))
-        if last[id(o)] != k and id(o) not in own:
-            found.append(View(k, last[id(o)], None))
-    return tuple(found)
+                    views.append(View(k, last[id(outs[base])], chain, of_output=True))
+        if last[id(o)] != k and id(o) not in inputs:
+            views.append(View(k, last[id(o)], None))
+    return tuple(views)
 
 
 def as_value(x: Any) -> Any:
@@ -381,8 +381,8 @@ class UserRules(CallRules):
             return arrays, template, None
         tensors = [o if type(o) is Tensor else self.wrap(o) for o in arrays]
         if self.signature.has_setup:  # to which an output is one object, and an input another
-            own = set(map(id, handles))
-            tensors = [self.another(t) if id(t) in own else t for t in tensors]
+            inputs = set(map(id, handles))
+            tensors = [self.another(t) if id(t) in inputs else t for t in tensors]
         self._call_setup(ctx, handles, template.combine(tensors))
         saved = self.save(ctx, handles, kept, (outs, tensors), values, arrays, template)
         return arrays, saved.template, saved
@@ -429,14 +429,16 @@ class UserRules(CallRules):
         """What a body left on ``ctx``.
 
         ``kept`` are the handles of inputs that were not changed in place; ``outputs`` are lists of
-        the objects by which the body may know its outputs.
+        the objects that the body may take for its outputs.
         """
         # An input that is an output too is read as the input, unless it was changed: later entries win.
-        known = {id(x): Ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
+        places = {id(x): Ref(OUTPUT, k) for xs in outputs for k, x in enumerate(xs)}
         template = marked(self.name, ctx, handles, outputs, template)
         dirty = template.marks.aliases
-        known.update({id(h): Ref(INPUT, i) for i, h in kept.items() if i not in dirty})
-        known.update({id(handles[i]): Ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None})
+        places.update({id(h): Ref(INPUT, i) for i, h in kept.items() if i not in dirty})
+        places.update(
+            {id(handles[i]): Ref(OUTPUT, k) for k, i in enumerate(dirty) if i is not None}
+        )
         if len(kept) < len(handles):  # what a body changes without a mark stays inside
             views = [
                 v
@@ -446,7 +448,7 @@ class UserRules(CallRules):
             template = template.marked(template.marks._replace(views=tuple(views)))
         saved = Saved(values, outs, template, list(map(aval_of, values)), list(map(aval_of, outs)))
         if self.signature.vjp or self.has_forward_rule:
-            saved.notes, extras, saved.closed = Notes.take(ctx, known, self.kept_types)
+            saved.notes, extras, saved.closed = Notes.take(ctx, places, self.kept_types)
             saved.extras = [lowered(x) for x in extras]
         return saved
 
@@ -523,7 +525,7 @@ class UserRules(CallRules):
 
         return notes.context(lookup, self.wrap, self.inputs.any_of(needs), forward)
 
-    def _given(self, level: Level, x: Any, aval: Aval, zeros_for_none: bool) -> PyTree:
+    def _argument(self, level: Level, x: Any, aval: Aval, zeros_for_none: bool) -> PyTree:
         """A tangent or cotangent, as a rule that runs at ``level`` receives it: it may write to that."""
         if x is None and (
             not zeros_for_none or jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
@@ -574,8 +576,8 @@ class UserRules(CallRules):
         ctx = self._restore(saved, need, False, level)
         zeros_for_none = ctx._record.zeros_for_none
         pairs = zip(cotangents, saved.out_avals, strict=True)
-        given = [self._given(level, c, a, zeros_for_none) for c, a in pairs]
-        g = saved.template.combine_only(given)
+        arguments = [self._argument(level, c, a, zeros_for_none) for c, a in pairs]
+        g = saved.template.combine_only(arguments)
         args = tuple(g) if type(g) in (tuple, list) else (g,)
         least, most = self.signature.vjp_arity
         if not least <= len(args) + 1 <= most:
@@ -583,7 +585,7 @@ class UserRules(CallRules):
                 f"{who} takes {most if len(args) + 1 > most else least} arguments, but is called with "
                 f"ctx and {len(args)}: one cotangent for each of the outputs that forward returned"
             )
-        grads = self._call_rule(rule, ctx, args, given)
+        grads = self._call_rule(rule, ctx, args, arguments)
         return gradients(who, grads, self.inputs, self.argument_names(), saved.in_avals)
 
     def argument_names(self) -> list[str]:
@@ -600,16 +602,18 @@ class UserRules(CallRules):
         rule = "jvp" if order is None else "jet"
         level = _highest(saved, trees.flatten(directions)[0])
         ctx = self._restore(saved, [d is not None for d in directions], True, level)
-        given: list[Any] = []
+        arguments: list[Any] = []
         for d, a in zip(directions, saved.in_avals, strict=True):
             zeros_for_none = ctx._record.zeros_for_none and is_inexact(a.dtype)
             if order is None:
-                given.append(self._given(level, d, a, zeros_for_none))
+                arguments.append(self._argument(level, d, a, zeros_for_none))
             else:
                 terms = d or ([None] * order if zeros_for_none else None)
-                given.append(terms and [self._given(level, t, a, zeros_for_none) for t in terms])
-        args = self.inputs.combine_only(given)
-        returned = self._call_rule(rule, ctx, args, trees.flatten(given)[0])
+                arguments.append(
+                    terms and [self._argument(level, t, a, zeros_for_none) for t in terms]
+                )
+        args = self.inputs.combine_only(arguments)
+        returned = self._call_rule(rule, ctx, args, trees.flatten(arguments)[0])
         who = f"{self.name}.{rule}"
         return directions_of(who, returned, saved.template, saved.out_avals, order)
 

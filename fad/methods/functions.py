@@ -100,20 +100,20 @@ def _maker(make: Callable[..., PyTree]) -> Callable[..., Tensor]:
         t = t if device is None else t.to(device)
         return t.requires_grad_() if requires_grad else t
 
-    own = inspect.signature(make)
-    parameters = [*own.parameters.values(), *_OPTIONS]
-    made.__signature__ = own.replace(parameters=parameters, return_annotation="Tensor")  # type: ignore[attr-defined]
+    signature = inspect.signature(make)
+    parameters = [*signature.parameters.values(), *_OPTIONS]
+    made.__signature__ = signature.replace(parameters=parameters, return_annotation="Tensor")  # type: ignore[attr-defined]
     return made
 
 
 def _shape(who: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape that ``zeros(2, 3)`` and ``zeros((2, 3))`` mean."""
     whole = len(sizes) == 1 and isinstance(sizes[0], Sequence) and not isinstance(sizes[0], str)
-    given = sizes[0] if whole else sizes
+    ints = sizes[0] if whole else sizes
     try:
-        if any(isinstance(n, (bool, np.bool_)) for n in given):
+        if any(isinstance(n, (bool, np.bool_)) for n in ints):
             raise TypeError
-        shape = tuple([operator.index(n) for n in given])
+        shape = tuple([operator.index(n) for n in ints])
     except TypeError:
         raise TypeError(
             f"{who}: the size must be ints or one tuple of ints, got {', '.join(map(describe, sizes))}. "

@@ -47,9 +47,9 @@ def _get_grad(self: Tensor) -> Tensor | None:
     """
     t = original(self)
     meta = t.meta
-    found = None if meta is None else meta.grad
+    gradient = None if meta is None else meta.grad
     retains = meta is not None and meta.retains_grad
-    if found is None and not retains and not has_error(t) and not _is_leaf(t):
+    if gradient is None and not retains and not has_error(t) and not _is_leaf(t):
         warnings.warn(
             "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
             "attribute won't be populated during autograd.backward(): call .retain_grad() on it first, "
@@ -57,14 +57,14 @@ def _get_grad(self: Tensor) -> Tensor | None:
             "under no_grad.",
             stacklevel=2,
         )
-    return found
+    return gradient
 
 
 def _set_grad(self: Tensor, value: object) -> None:
     """Take a gradient that fits; None takes it away, as ``del x.grad`` does.
 
     Raises:
-        ArgumentError: it is no Tensor and no array.
+        ArgumentError: it is neither a Tensor nor an array.
         GradientError: it is the Tensor itself, or has another shape or dtype.
     """
     if value is self:
@@ -112,7 +112,7 @@ def _is_inference(self: Tensor) -> bool:
 
 
 def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Switch recording of what is computed from this leaf on or off; returns the Tensor.
+    """Switch the recording of computations from this leaf on or off; returns the Tensor.
 
     Raises:
         ArgumentError: its dtype has no derivatives, or ``requires_grad`` is not a bool.
@@ -125,10 +125,10 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             f"only Tensors of floating or complex dtype can require gradients, got {self.dtype}"
             + (": convert it with x.astype(float)" if isinstance(self.dtype, np.dtype) else "")
         )
-    given, self = self, original(self)
+    handle, self = self, original(self)
     if not _is_leaf(self):
         if requires_grad:
-            return given
+            return handle
         raise GradientError(_ONLY_LEAVES)
     if requires_grad and state.inference is None and _is_inference(self):
         raise GradientError(
@@ -145,7 +145,7 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     self._requires_grad = bool(requires_grad)
     if running.leaves is not None:
         running.leaves.append(self)
-    return given
+    return handle
 
 
 _ONLY_LEAVES = (
@@ -185,7 +185,7 @@ def _detach_(self: Tensor) -> Tensor:
     Raises:
         GradientError: it is a view, whose history is that of its base.
     """
-    given, self = self, original(self)
+    handle, self = self, original(self)
     link = link_of(self)
     if link is not None and (link.base is not None or isinstance(link, DualLink)):
         raise GradientError(
@@ -193,7 +193,7 @@ def _detach_(self: Tensor) -> Tensor:
             "storage"
         )
     set_state(self, stop_gradient(self))
-    return given
+    return handle
 
 
 def _get_data(self: Tensor) -> Tensor:

@@ -67,8 +67,8 @@ def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTre
             for name in _SECOND.intersection(kwargs):
                 args = (kwargs.pop(name),)
         if function is None:
-            found = find(where)
-            function = found if binder is None else fast_function(found.op, binder)
+            operation = find(where)
+            function = operation if binder is None else fast_function(operation.op, binder)
         return function(self, *args, **kwargs)
 
     method.__doc__ = say(where, in_place=binder is not None)

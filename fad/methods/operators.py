@@ -76,20 +76,20 @@ def _set_part(name: str) -> Callable[[Tensor, Operand], None]:
 
 
 def _operators() -> dict[str, object]:
-    found: dict[str, object] = {}
+    methods: dict[str, object] = {}
     for name, function in _BINARY.items():
         op = getattr(fnp, function)
-        found[f"__{name}__"] = _binary(op)
-        found[f"__r{name}__"] = _binary(op, swap=True)
+        methods[f"__{name}__"] = _binary(op)
+        methods[f"__r{name}__"] = _binary(op, swap=True)
         if name != "divmod":
-            found[f"__i{name}__"] = _binary(method_of((fnp, function), write))
+            methods[f"__i{name}__"] = _binary(method_of((fnp, function), write))
     for name, function in _COMPARE.items():
-        found[f"__{name}__"] = _binary(getattr(fnp, function))
+        methods[f"__{name}__"] = _binary(getattr(fnp, function))
     for name, function in _UNARY.items():
-        found[f"__{name}__"] = method_of((fnp, function))
+        methods[f"__{name}__"] = method_of((fnp, function))
     for name in ("real", "imag"):
-        found[name] = attribute(method_of((fnp, name)), _set_part(name))
-    return found
+        methods[name] = attribute(method_of((fnp, name)), _set_part(name))
+    return methods
 
 
 # A Tensor as a container: items, length, iteration, membership, copies.

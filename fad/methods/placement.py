@@ -64,8 +64,8 @@ def _device(self: Tensor) -> Any:
 
 def _devices(self: Tensor) -> set[jax.Device]:
     """The devices that parts of the value are on."""
-    found: set[jax.Device] = unwrap(self).devices()
-    return found
+    devices: set[jax.Device] = unwrap(self).devices()
+    return devices
 
 
 def _to(
@@ -110,14 +110,14 @@ def _to_one(self: Tensor, target: Any) -> Tensor:
     try:
         if isinstance(target, (Tensor, jax.Array, np.ndarray)):  # which has a dtype, but is none
             raise TypeError
-        known = jnp.dtype(target)
+        dtype = jnp.dtype(target)
     except (TypeError, ValueError):
         raise ArgumentError(
             f"x.to: a device, a sharding, a dtype or a Tensor is expected, got {describe(target)}: write "
             "x.to(y.dtype) or x.to(y.device); draws with a random key are "
             "fad.random.normal(key, x.shape, x.dtype)"
         ) from None
-    return self if known == self.dtype else bind(_conversion(target), (self,))
+    return self if dtype == self.dtype else bind(_conversion(target), (self,))
 
 
 def _names_dtype(name: str) -> bool:
@@ -208,7 +208,7 @@ def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
 
 
 def _is_contiguous(self: Tensor, memory_format: object = None) -> bool:
-    """Whether it is no view, or one of elements that are next to each other in row-major order."""
+    """Whether it is not a view, or its elements are next to each other in row-major order."""
     return is_contiguous(self)
 
 
@@ -260,8 +260,8 @@ def _new(make: Callable[..., Tensor], most: int | None = None) -> Callable[..., 
                 "dtype=..., device=... and requires_grad=... by name"
             )
         if device is None:
-            own = self.device
-            device = own if isinstance(own, jax.Device) else None
+            here = self.device
+            device = here if isinstance(here, jax.Device) else None
         return make(*args, dtype=self.dtype if dtype is None else dtype, device=device, **kwargs)
 
     new.__doc__ = f"`fad.{make.__name__}`, with the dtype and on the device of this Tensor."

@@ -85,10 +85,10 @@ def _dir(self: Tensor) -> list[str]:
 # Making views
 
 
-def sizes_of(given: tuple[Any, ...]) -> tuple[PyTree, ...]:
-    """What is given as ``f(2, 3)`` or ``f((2, 3))``."""
-    one = len(given) == 1 and isinstance(given[0], (tuple, list, np.ndarray))
-    return tuple(given[0]) if one else given
+def sizes_of(arguments: tuple[Any, ...]) -> tuple[PyTree, ...]:
+    """The sizes of ``f(2, 3)`` or ``f((2, 3))``."""
+    one = len(arguments) == 1 and isinstance(arguments[0], (tuple, list, np.ndarray))
+    return tuple(arguments[0]) if one else arguments
 
 
 def _expand(self: Tensor, *sizes: Any) -> Tensor:
@@ -240,7 +240,7 @@ def _permute(self: Tensor, *order: Any, dims: Any = None) -> Tensor:
 
 
 def _t(self: Tensor) -> Tensor:
-    """A view of a matrix with its dimensions swapped; of what has fewer, as it is.
+    """A view of a matrix with its dimensions swapped; with fewer dimensions, the Tensor as it is.
 
     Raises:
         ArgumentError: it has more than two dimensions.
@@ -346,10 +346,10 @@ def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """
     size = sizes_of(size)
     extra = self.ndim - len(size)
-    own = self.shape[max(extra, 0) :]
-    if extra < 0 or any([n not in (1, m) for n, m in zip(size, own, strict=True)]):
+    lengths = self.shape[max(extra, 0) :]
+    if extra < 0 or any([n not in (1, m) for n, m in zip(size, lengths, strict=True)]):
         raise ArgumentError(f"sum_to_size: {list(size)} does not broadcast to {describe(self)}")
-    longer = [k + extra for k, (n, m) in enumerate(zip(size, own, strict=True)) if n != m]
+    longer = [k + extra for k, (n, m) in enumerate(zip(size, lengths, strict=True)) if n != m]
     axes = (*range(extra), *longer)
     return fnp.reshape(fnp.sum(self, axes), size) if axes else self
 

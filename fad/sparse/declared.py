@@ -40,7 +40,10 @@ def declared(rules: CallRules, avals: Sequence[Aval], out: Aval) -> list[Pairs |
         found = declared(rules.base, avals[:n], out)
         if found is None:
             return None
-        return [*[None] * rules.known, *[p for p, m in zip(found, rules.counts, strict=True) if m]]
+        return [
+            *[None] * rules.point_count,
+            *[p for p, m in zip(found, rules.counts, strict=True) if m],
+        ]
     if isinstance(rules, BatchedRules):
         lanes = rules.batch_size
         each = declared(

@@ -42,7 +42,7 @@ from fad.tape.recorder import ROOT, level_of
 from fad.tape.vmap import BatchLevel
 from fad.views.aliases import only_value
 
-# Where a backward pass starts and ends: what a user gave for that, checked and put into edges.
+# Where a backward pass starts and ends: the user's Tensors, edges and cotangents, checked, as edges.
 
 _SINGLE = (
     GradientEdge,
@@ -83,13 +83,13 @@ def roots_of(
     roots = []
     for k, (t, c) in enumerate(zip(tensors, cotangents, strict=True)):
         if isinstance(t, GradientEdge):
-            known = t.node.metadata_of_inputs()
-            if known and t.output_nr >= len(known):
+            metadata = t.node.metadata_of_inputs()
+            if metadata and t.output_nr >= len(metadata):
                 raise GradientError(
                     f"{who}: output {k} is the edge to input {t.output_nr} of {t.node.name()}, which "
-                    f"takes {len(known)} gradients"
+                    f"takes {len(metadata)} gradients"
                 )
-            meta = known[t.output_nr] if t.output_nr < len(known) else None
+            meta = metadata[t.output_nr] if t.output_nr < len(metadata) else None
             level: Any = level_of(t.node)
             edge = (t.node, t.output_nr)
             expected = None if meta is None or meta.is_undefined else meta
@@ -103,7 +103,7 @@ def roots_of(
         if c is None:
             c = _implicit(t, expected, who)
         else:
-            c = _given(c, k, expected, who)
+            c = _checked(c, k, expected, who)
         roots.append((edge, level.seed(c) if create_graph else level.detach(c)))
     return roots
 
@@ -122,13 +122,13 @@ def _implicit(t: Tensor, expected: Any, who: str) -> Value:
             f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
         )
     if isinstance(t, Tensor):
-        found: Value = bind(ONES_LIKE, (t.level.detach(t),))
-        return found
+        one: Value = bind(ONES_LIKE, (t.level.detach(t),))
+        return one
     return jnp.ones(expected.shape, expected.dtype)
 
 
-def _given(c: Any, k: int, expected: Any, who: str) -> Value:
-    """A gradient that the user gave for root ``k``, checked against what is known of the root."""
+def _checked(c: Any, k: int, expected: Any, who: str) -> Value:
+    """A gradient that the user gave for root ``k``, checked against the shape and dtype of the root."""
     if not is_operand(c):
         raise TypeError(
             f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
@@ -179,7 +179,7 @@ def _untracked(t: Any, k: int, who: str) -> str:
 
 
 def edges_of(inputs: Sequence[Operand], who: str) -> list[tuple[Node, int]]:
-    """Where the gradients of ``inputs`` arrive; refuses what has none."""
+    """The edges at which the gradients of ``inputs`` arrive; refuses inputs that do not require grad."""
     edges: list[tuple[Node, int]] = []
     for k, x in enumerate(inputs):
         if isinstance(x, GradientEdge):
@@ -205,7 +205,7 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
     Raises:
         GradientError: it is not known what the level captured.
     """
-    found = []
+    outside = []
     for k, x in enumerate(inputs):
         for y in outputs:
             if not isinstance(x, Tensor) or not isinstance(y, Tensor):
@@ -217,14 +217,14 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
             ):
                 level: Any = y.level
                 if level.captured() is not None:
-                    found.append(k)
+                    outside.append(k)
                     break
                 raise GradientError(
                     f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
                     "which is inside of it. Pass the input as an argument of the transformed "
                     "function, or take the gradient of what the transform returns, outside of it."
                 )
-    return found
+    return outside
 
 
 # `backward` inside of a transform
@@ -250,8 +250,9 @@ def refuse_leaves_outside(
 
     ``loss`` belongs to the level of ``grad``, and its graph there leads to ``v`` alone. How it depends on
     ``w`` is in the graph of its value, one level down, which this pass does not go through. So the graphs
-    below are searched for leaves that the user made. What depends on them by an argument of the transformed
-    function is left out, if the pass has leaves of the user's inside: then it is for these.
+    below are searched for leaves that the user made. Dependence through an argument of the transformed
+    function does not count if the pass reaches leaves that the user made inside: then it is meant for
+    those.
 
     Raises:
         GradientError: there is such a leaf, or one of ``inputs`` is outside.
@@ -284,22 +285,22 @@ def _is_outside(x: object, start: Level, level: Level) -> bool:
     """Whether an input is from outside of ``level``, where a pass is that starts at the level ``start``."""
     node = x.node if isinstance(x, GradientEdge) else None
     if node is not None:
-        own: Level = level_of(node)
+        input_level: Level = level_of(node)
         x = x if node._leaf is None else node._leaf
     elif isinstance(x, Tensor) and not captured_by_jit(x):
-        own = x.level
+        input_level = x.level
     else:
         return False
-    if own.id >= level.id:
+    if input_level.id >= level.id:
         return False
-    if not (own is start or (own.on_tape and start.on_tape)):
+    if not (input_level is start or (input_level.on_tape and start.on_tape)):
         return True
     return isinstance(x, Tensor) and _since(x) < level.id
 
 
 def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
-    """A leaf of the user's that ``y`` depends on, and that a pass from there, inside of ``level``, does not
-    give a gradient; None if there is none.
+    """A leaf made by the user that ``y`` depends on, and that gets no gradient from a pass that starts at
+    ``y`` inside of ``level``; None if there is none.
     """
     y = outlived(y)
     tracked = [x for x in layers(y) if x.requires_grad]
@@ -308,7 +309,7 @@ def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
     reached: set[int] = set()
     cut: set[tuple[Node, int]] = set()
     if level.deriving or any([_is_users(v) for v, _ in _leaves(y, cut)]):
-        arguments = [x for own in _levels(y) for v in own.arguments for x in layers(v)]
+        arguments = [x for at in _levels(y) for v in at.arguments for x in layers(v)]
         cut.update([gradient_edge(x) for x in arguments if x.requires_grad])
         arguments_too = False
     else:
@@ -317,8 +318,8 @@ def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
         for leaf, is_stand_in in _leaves(x, cut, arguments_too):
             if not _is_users(leaf):
                 continue
-            own = x.level is y.level and not is_stand_in
-            if own and (leaf.level.id >= level.id or _since(leaf) >= level.id):
+            is_here = x.level is y.level and not is_stand_in
+            if is_here and (leaf.level.id >= level.id or _since(leaf) >= level.id):
                 reached.add(id(leaf))
             elif id(leaf) not in reached:
                 return leaf
@@ -423,9 +424,9 @@ def backward(
     inputs = None if inputs is None else as_list(inputs)
     refuse_leaves_outside(tensors, cts, inputs)
     if not keep and not create_graph and inputs is None:
-        found = _of_trace(tensors, cts)
-        if found is not None:
-            for t, g in zip(*found, strict=True):
+        replayed = _of_trace(tensors, cts)
+        if replayed is not None:
+            for t, g in zip(*replayed, strict=True):
                 if g is not None:
                     accumulate(accumulator_of(t), g)
             return
@@ -452,7 +453,7 @@ def _of_trace(
 ) -> tuple[Sequence[Tensor], Sequence[MaybeValue]] | None:
     """Leaves of a deferred step, all or the ``inputs``, and their gradients, if its trace gives them.
 
-    None if the step has to be recorded first, or if an input is no leaf of it.
+    None if the step has to be recorded first, or if an input is not a leaf of it.
     """
     trace = state.trace
     if trace is None or not tensors:
@@ -470,12 +471,12 @@ def _of_trace(
             fits = c is not None and (c.shape, c.dtype) == (t.shape, t.dtype)
         if not fits:
             return None
-    given = [c for c in cts if c is not None]
-    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=given, values=True)
+    nonzero = [c for c in cts if c is not None]
+    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=nonzero, values=True)
 
 
 def _array_of(c: MaybeValue) -> MaybeValue:
-    """The array of a cotangent; None where it has a history or a tangent, or is of no array."""
+    """The array of a cotangent; None where it has a history or a tangent, or is not an array."""
     value: MaybeValue = only_value(c) if type(c) is Tensor else c
     return value if type(value) is array_type else None
 
@@ -630,11 +631,11 @@ def _grad(
     if bodies.traced and state.body is not None and all(map(is_of_outer_graph, outputs)):
         with constants():  # the pass is over the graph outside
             return _grad(outputs, inputs, cotangents, options)
-    found = None
+    replayed = None
     if not options.keep_graph and not options.create_graph:
-        found = _of_trace(outputs, cotangents, inputs)
-    if found is not None:
-        grads = list(found[1])
+        replayed = _of_trace(outputs, cotangents, inputs)
+    if replayed is not None:
+        grads = list(replayed[1])
     else:
         roots = roots_of(outputs, cotangents, options.create_graph, "autograd.grad()")
         edges = edges_of(inputs, "autograd.grad()")
@@ -652,21 +653,22 @@ def _through_captures(
 ) -> list[MaybeValue]:
     """Gradients with respect to inputs some of which are ``outside`` of the level of the roots.
 
-    First those of what the level captured; from there on through the graph outside, which is kept.
+    First the gradients of Tensors that the level captured; from these on through the graph outside, which
+    is kept.
     """
     level = level_of(roots[0][0][0])
     pairs = [(t, s) for t, s in zip(*level.captured(), strict=True) if s.requires_grad]
-    own = [x for k, x in enumerate(inputs) if k not in outside]
-    ends = edges_of([*[s for _, s in pairs], *own], "autograd.grad()")
+    inside = [x for k, x in enumerate(inputs) if k not in outside]
+    ends = edges_of([*[s for _, s in pairs], *inside], "autograd.grad()")
     grads = options.run(roots, ends)
-    found = [(t, g) for (t, _), g in zip(pairs, grads) if g is not None]
-    if not all([t.requires_grad for t, _ in found]):
+    captured = [(t, g) for (t, _), g in zip(pairs, grads) if g is not None]
+    if not all([t.requires_grad for t, _ in captured]):
         raise GradientError(
             f"autograd.grad(): input {outside[0]} is from outside of {level!r}, which runs again after the "
             "transform outside of it has finished: pass it as an argument of the function"
         )
     outer = edges_of([inputs[k] for k in outside], "autograd.grad()")
-    further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in found]
+    further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in captured]
     beyond = iter(options.run(further, outer, keep_graph=True))
     rest = iter(grads[len(pairs) :])
     return [next(beyond) if k in outside else next(rest) for k in range(len(inputs))]

@@ -1,7 +1,7 @@
-"""What passes into and out of a transform: arrays are Tensors inside, and arrays again outside.
+"""The boundary of a transform: arrays become Tensors inside, and arrays again outside.
 
-A transform makes a `Call` of its arguments; what that is made of comes first, for those that take a call
-apart by themselves.
+A transform makes a `Call` of its arguments. The functions that it is made of come first, for `jit`, `vmap`
+and others that do more than a Call does.
 """
 
 from __future__ import annotations
@@ -106,50 +106,6 @@ def leave(tree: PyTree, tensors: bool) -> PyTree:
     return trees.map_leaves(one, tree)
 
 
-def differentiable_leaves(
-    args: Sequence[PyTree], nums: Sequence[int], who: str
-) -> tuple[list[PyTree], PyTree]:
-    """The leaves of the arguments at ``nums``, to be differentiated; and the structure around them.
-
-    Raises:
-        TypeError: a leaf is not an array, or not of floating or complex dtype.
-    """
-    leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
-    values = []
-    for k, x in enumerate(leaves):
-        if type(x) is array_type and (x.dtype.kind == "f" or is_inexact(x.dtype)):
-            values.append(x)
-        elif isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
-            values.append(lower(x))
-        else:
-            values.append(_differentiable(x, who, names_of(nums, args)[k]))
-    return values, structure
-
-
-def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
-    """`lower` of a value to be differentiated, after a check that it can be."""
-    if not is_operand(leaf):
-        raise ArgumentError(
-            f"{who}: {where} must be an array, got {describe(leaf)}. Only arrays can be "
-            f"differentiated: pass what is not an array as another argument.{trees.how_to_register(leaf)}"
-        )
-    value = lower(leaf)
-    if not is_inexact(value.dtype):
-        convert = (
-            f"Convert it (write {float(leaf)}), or leave"
-            if isinstance(leaf, int)
-            else ("Convert it (x.astype(float)), or leave")
-        )
-        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            convert = "A random key has no derivative: leave"
-        raise ArgumentError(
-            f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
-            f"{describe(leaf)}. {convert} it out: give {who} a function of what is "
-            "to be differentiated alone, as in lambda w: loss(w, labels)."
-        )
-    return value
-
-
 def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
     """``argnums`` as positions from the left, checked."""
     if type(argnums) is int and 0 <= argnums < count:
@@ -179,18 +135,6 @@ def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
             f"{who}: argnums={argnums!r} names an argument twice: its elements must be unique"
         )
     return picked
-
-
-def substitute(args: Sequence[PyTree], nums: Sequence[int], new: Sequence[PyTree]) -> list[PyTree]:
-    """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
-    chosen = dict(zip(nums, new))
-    return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
-
-
-def stand_for(inside: Sequence[Value], arguments: PyTree) -> None:
-    """Let Tensors that stand for the leaves of ``arguments`` have their elements where these have them."""
-    for x, own in zip(trees.flatten(arguments)[0], inside, strict=True):
-        stand_at(own, place_of(x))
 
 
 def was_written(handle: PyTree) -> bool:
@@ -235,7 +179,7 @@ def write_back(originals: Sequence[Value], new: Sequence[MaybeValue], who: str) 
 
 
 def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
-    """Refuse what is not a function, where a transform expects one; and an argument after it."""
+    """Refuse anything but a function, and an array in the place of ``argnums``."""
     if type(argnums) is not int and is_array(argnums):
         pick(argnums, 1, who)
     if not callable(f):
@@ -244,20 +188,11 @@ def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> N
 
 
 def check_chunk_size(chunk_size: object, who: str) -> None:
-    """Refuse chunks of no size."""
+    """Refuse a chunk size below 1."""
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ArgumentError(
             f"{who}: chunk_size should be None or an int greater than 0, got {chunk_size!r}"
         )
-
-
-def check_arrays(outs: Sequence[Value], who: str) -> None:
-    """Refuse outputs of a transformed function that are no arrays."""
-    for k, o in enumerate(outs):
-        if not is_operand(o):
-            raise ArgumentError(
-                f"{who}: output {k} of the function must be an array, got {describe(o)}"
-            )
 
 
 def argument_names(args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> list[str]:
@@ -275,20 +210,8 @@ def names_of(nums: Sequence[int], args: Sequence[PyTree]) -> list[str]:
     return [f"argument {i}{path}" for i in nums for path in trees.path_names(args[i])]
 
 
-def with_aux(out: PyTree, has_aux: bool, who: str) -> tuple[PyTree, PyTree]:
-    """Split what a function with ``has_aux`` returned."""
-    if not has_aux:
-        return out, None
-    if not isinstance(out, tuple) or len(out) != 2:
-        raise ArgumentError(
-            f"{who}: with has_aux=True the function must return a pair (output, aux), "
-            f"got {describe(out)}"
-        )
-    return out
-
-
 class Call:
-    """The arguments of a call of a function that a transform takes, and what comes of them.
+    """The arguments of a call of a transformed function, and its results.
 
     A transform makes a Call; within its level it makes Tensors of the ``values``, and gives them to `run`, to
     `outputs` and to `written`; outside of it again, it gives what it computed to `write_back` and `result`.
@@ -300,13 +223,13 @@ class Call:
         argnums: which positional arguments are transformed, an int or a sequence of ints; None: all.
         differentiated: their leaves must have a floating or complex dtype.
 
-    ``values``: the leaves of what is transformed, one level down. ``names``: what messages call them.
-    ``tensors``: there is a Tensor among the arguments, so that results are Tensors. ``aux``: what `run` set
-    apart.
+    ``values``: the leaves of the transformed arguments, one level down. ``names``: their names in messages.
+    ``tensors``: there is a Tensor among the arguments, so that results are Tensors. ``aux``: the second
+    result of a function that returns a pair, see `run`.
 
     Raises:
         StructureError: ``argnums`` is out of range.
-        ArgumentError: a leaf is no array, or not of such a dtype.
+        ArgumentError: a leaf is not an array, or has another dtype.
 
     >>> import fad
     >>> from fad import extend
@@ -338,12 +261,14 @@ class Call:
     ) -> None:
         self.who = who
         self.args, self.kwargs = args, kwargs or {}
-        self.nums = range(len(args)) if argnums is None else pick(argnums, len(args), who)
+        self.nums: Sequence[int] = (
+            range(len(args)) if argnums is None else pick(argnums, len(args), who)
+        )
         self.single = argnums is not None and not isinstance(argnums, (tuple, list))
-        self.like = tuple([args[n] for n in self.nums])
+        self.like: PyTree = tuple([args[n] for n in self.nums])
         self.tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
         leaves, self.structure = trees.flatten(self.like)
-        self.values = [
+        self.values: list[PyTree] = [
             x
             if type(x) is array_type and x.dtype.kind == "f"
             else self._lowered(k, x, differentiated)
@@ -352,7 +277,8 @@ class Call:
 
     @staticmethod
     def check(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
-        """Refuse what is no function, and ``argnums`` that are arguments: for when a transform is made.
+        """Refuse anything but a function, and an array in the place of ``argnums``: when a transform is
+        made.
 
         Raises:
             TypeError: ``f`` cannot be called.
@@ -390,7 +316,7 @@ class Call:
         return names_of(self.nums, self.args)
 
     def tangent(self, k: int, tangent: PyTree) -> MaybeValue:
-        """What a user gives as a tangent of the value ``k``, checked, and one level down; None is zero.
+        """The user's tangent for the value ``k``, checked, one level down; None is zero.
 
         Raises:
             StructureError: it does not have the shape and dtype of the value.
@@ -406,23 +332,23 @@ class Call:
     def run(
         self,
         f: Callable[..., PyTree],
-        level: Level,
-        inputs: Sequence[Tensor],
+        level: Level | None,
+        inputs: Sequence[Value],
         has_aux: bool = False,
-        deferred: bool = True,
     ) -> PyTree:
         """What ``f`` returns, with ``inputs``, Tensors of ``level``, in the place of the values.
 
-        With ``has_aux`` it returns a pair, of which the second is put into ``aux``. If calls of the function
-        repeat, its operations may be ``deferred`` until the level ends, and then run as one.
+        If such calls repeat, their operations are deferred until the level ends, and run as one; with None
+        in the place of the level they are not. With ``has_aux`` f returns a pair, of which the second is put
+        into ``aux``.
 
         Raises:
-            ArgumentError: it does not.
+            ArgumentError: it does not return a pair.
         """
         if self.tensors:
             for x, inside in zip(trees.flatten(self.like)[0], inputs, strict=True):
                 stand_at(inside, place_of(x))
-        if deferred and inputs and state.replaying:
+        if level is not None and inputs and state.replaying:
             begin_trace(level, inputs, f)
         new = dict(zip(self.nums, trees.unflatten(self.structure, inputs, self.like), strict=True))
         args = [new[n] if n in new else enter(x) for n, x in enumerate(self.args)]
@@ -440,10 +366,14 @@ class Call:
         """The leaves of what a function returned, each an array.
 
         Raises:
-            ArgumentError: one is no array.
+            ArgumentError: one is not an array.
         """
         outs, self.out_structure = trees.flatten(out)
-        check_arrays(outs, self.who)
+        for k, x in enumerate(outs):
+            if not is_operand(x):
+                raise ArgumentError(
+                    f"{self.who}: output {k} of the function must be an array, got {describe(x)}"
+                )
         self.out_like = trees.skeleton(out)
         return outs
 
@@ -454,7 +384,7 @@ class Call:
         return [value_of(x) if was_written(x) else None for x in inputs]
 
     def write_back(self, written: Sequence[MaybeValue]) -> None:
-        """Write to the caller's Tensors what the function wrote to those inside.
+        """Write to the caller's Tensors as the function wrote to its inputs.
 
         Raises:
             LevelError: they must not be written to.
@@ -464,11 +394,12 @@ class Call:
         write_back(leaves, written, self.who)
 
     def forget(self) -> None:
-        """Let go of the arguments: what outlives the call needs their structure alone."""
-        self.args, self.kwargs, self.like = (), {}, trees.skeleton(self.like)
+        """Drop the arguments and their values: `argument` and `result` need the structure alone."""
+        self.args, self.kwargs, self.values = (), {}, []
+        self.like = trees.skeleton(self.like)
 
     def argument(self, leaves: Sequence[PyTree]) -> PyTree:
-        """``leaves`` in the structure of what is transformed: of one argument, or of a tuple of them."""
+        """``leaves`` in the structure of the transformed argument, or of the tuple of those."""
         nested = trees.unflatten(self.structure, leaves, self.like)
         return nested[0] if self.single else nested
 

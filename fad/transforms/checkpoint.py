@@ -8,9 +8,10 @@ NOTE [checkpoint is a Function without rules]
 
 The checkpointed call is one operation whose rules are derived from its body: the pullback runs the
 body again in a grad level of its own, the pushforward in a jvp level, and vmap batches it; so it
-nests with everything, and the Functions inside keep their rules. What the body closes over are further
-inputs: a first run in a `WatchLevel`, on constants, finds the Tensors of outer levels among operands. What it
-gives is the output of the call, so the body runs once in the forward pass (twice where JAX traces it).
+nests with everything, and the Functions inside keep their rules. Tensors that the body closes over are
+further inputs: a first run in a `WatchLevel`, on constants, finds the Tensors of outer levels among
+operands. Its result is the output of the call, so the body runs once in the forward pass (twice where JAX
+traces it).
 
 Inside, arguments and captures require grad as they do outside, so that the body may call
 ``autograd.grad``: it is recorded in the `WatchLevel`, which in the backward pass stands for the level that
@@ -19,9 +20,9 @@ level of its own, below the `WatchLevel`. There a gradient that is not recorded 
 taking one is an error. A gradient with respect to a Tensor from outside goes on, from what was captured,
 through the graph outside.
 
-The body may run again when a vmap that it was called in is over. What it closes over still has its
-lanes then, and may be computed with alone (``s[0]``) before it is an operand, and replaced; so the vmap's
-level is alive again for that run.
+The body may run again when a vmap that it was called in is over. Tensors that it closes over still have
+their lanes then, and an operation on these alone (``s[0]``) does not come to the `WatchLevel`, which would
+replace them; so the vmap's level is alive again for that run.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class WatchLevel(GradLevel):
 
     Arguments:
         first: the body runs for the first time; constants stand in for the Tensors of outer levels.
-        stands: what it records is what the backward pass of the call differentiates.
+        stands: the backward pass of the call differentiates what this level records.
 
     ``stand_ins`` are used in place of those Tensors, in the order in which they are found. ``operands``: the
     arguments of the body in its first run, each with what it stands for.
@@ -120,7 +121,7 @@ class WatchLevel(GradLevel):
         return self
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        return super().process(op, [self.own(a) for a in args])
+        return super().process(op, [self.stand_in(a) for a in args])
 
     def note(self, event: Event, t: Tensor | None = None) -> None:
         self.writes = self.writes or event == "write"
@@ -139,7 +140,7 @@ class WatchLevel(GradLevel):
         t._requires_grad = requires_grad
         return t
 
-    def own(self, x: Operand) -> Operand:
+    def stand_in(self, x: Operand) -> Operand:
         """``x``; for a Tensor from outside, what stands in for it."""
         try:
             x = outlived(x)
@@ -174,11 +175,11 @@ class WatchLevel(GradLevel):
         pairs = list(zip(self.stand_ins, self.captures.tensors, strict=True))
         if arguments:
             pairs += self.operands  # type: ignore[arg-type]
-        return next((x for own, x in pairs if own is leaf), None)
+        return next((x for inside, x in pairs if inside is leaf), None)
 
     def lower(self, x: Operand) -> Operand:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
-        x = self.own(x)
+        x = self.stand_in(x)
         return x.value if isinstance(x, Tensor) and x.level is self else x
 
 
@@ -215,8 +216,8 @@ class CheckpointRules(CallRules):
         requires: for each value, whether it requires grad inside.
         alone: only one level differentiates the call.
         recording: see `WatchLevel`.
-        writes: the same. The pass then uses what the second run saved, whatever that run writes to later: the
-            call is one operation, from outside of which no write is seen.
+        writes: see `WatchLevel`. The backward pass then uses the values that the second run saved, even if
+            that run writes to them later: the call is one operation, and its writes are not seen outside.
     """
 
     separates_outputs = True
@@ -288,7 +289,7 @@ class CheckpointRules(CallRules):
         level.recording = self.recording
         with alive_again(self.batches), level:
             inside, out = self._run(level, values)
-            outs = [level.own(o) for o in split(out)[0]]
+            outs = [level.stand_in(o) for o in split(out)[0]]
             variables = select(wanted, inside)
             return spread(wanted, pull_back(outs, cotangents, variables) if variables else ())
 
@@ -317,7 +318,7 @@ def checkpoint(
     Arguments:
         f: a function of pytrees of arrays that does the same each time it runs. It may close over
             tracked Tensors; their gradients are found too. What requires grad outside does so inside,
-            so that f may call ``autograd.grad``. What is no array is passed on as it is. Without f,
+            so that f may call ``autograd.grad``. Anything but an array is passed on as it is. Without f,
             ``checkpoint`` returns a decorator.
         policy: which intermediate values are kept after all, one of ``jax.checkpoint_policies``. f is traced
             then, as by `jit`, so Python runs in it once for each call, on no numbers.
@@ -382,10 +383,10 @@ def checkpoint(
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
             level.operands = list(zip(inside, operands, strict=True))
-            found = body(inside)
+            result = body(inside)
             level.operands = []
-            requires_grad = list(map(_requires, split(found)[0]))
-            out = trees.map_leaves(level.lower, found)
+            requires_grad = list(map(_requires, split(result)[0]))
+            out = trees.map_leaves(level.lower, result)
         captures = level.captures.tensors
         every = [*captures, *operands, *level.lanes]
         tracked = any(map(_is_tracked, every))
@@ -399,7 +400,7 @@ def checkpoint(
                     "from outside as arguments"
                 )
             requires = [_requires(x) for x in every]
-            known, template = split(out)
+            leaves, template = split(out)
             rules = CheckpointRules(
                 body,
                 len(captures),
@@ -409,9 +410,9 @@ def checkpoint(
                 level.recording,
                 level.writes,
             )
-            outs = list(bind(FunctionOp(rules, known=(known, template)), every))
+            outs = list(bind(FunctionOp(rules, known=(leaves, template)), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
-                pairs = zip(known, outs, requires_grad, strict=True)
+                pairs = zip(leaves, outs, requires_grad, strict=True)
                 outs = [o if r else k for k, o, r in pairs]
             out = template.combine(outs)
         return leave(out, tensors)
@@ -426,8 +427,8 @@ def _kept_by(
     template: list[Template] = []
 
     def arrays(*inside: Tensor) -> list[Operand]:
-        outs, found = split(body(inside))
-        template[:] = [found]
+        outs, form = split(body(inside))
+        template[:] = [form]
         return outs
 
     arrays.__wrapped__ = body  # type: ignore[attr-defined]
@@ -441,12 +442,12 @@ def _kept_by(
 
 def _only_level(xs: Sequence[object]) -> Level | None:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
-    found: set[Any] = set()
+    levels: set[Any] = set()
     for x in xs:
         for depth, t in enumerate(layers(x)):
             if t.requires_grad or (t.aux is not None and not t.level.maps):
-                found.add(None if depth else t.level)
-    top = found.pop() if len(found) == 1 else None
+                levels.add(None if depth else t.level)
+    top = levels.pop() if len(levels) == 1 else None
     return top if top is not None and top.wraps else None
 
 
@@ -460,11 +461,11 @@ def _may_be_differentiated(x: object) -> bool:
 
 
 def _constant(x: Operand) -> Operand:
-    """``x`` for the first run; what compiled code captures is found when that reads it."""
+    """``x`` as a constant for the first run; one that `jit` captures stays: it is noted when it is read."""
     return x if isinstance(x, Tensor) and captured_by_jit(x) else stopped(x)
 
 
 def _is_tracked(x: object) -> bool:
     """Whether any level keeps something for ``x``."""
-    found = any([t.requires_grad or t.aux is not None for t in layers(x)])
-    return found or isinstance(bottom(x), jax.core.Tracer)
+    tracked = any([t.requires_grad or t.aux is not None for t in layers(x)])
+    return tracked or isinstance(bottom(x), jax.core.Tracer)

@@ -199,14 +199,15 @@ def pullback_of(
     call = Call(who, primals)
     with GradLevel() as level:
         variables = [level.variable(v) for v in call.values]
-        outs = call.outputs(call.run(f, level, variables, has_aux, deferred=False))
+        outs = call.outputs(call.run(f, None, variables, has_aux))
+    values = call.values
     call.forget()
     avals = [aval_like(o) for o in outs]
 
     def vjp_fn(cotangent: PyTree) -> PyTree:
         cts = cotangent_leaves(cotangent, call.out_structure, avals, pull)
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
-        leaves = call.argument(filled(grads, call.values))
+        leaves = call.argument(filled(grads, values))
         return leave(leaves, call.tensors or has_tensor(cotangent))
 
     result = call.result(outs)
@@ -228,14 +229,14 @@ def cotangent_leaves(
     who: str,
 ) -> list[MaybeValue]:
     """The leaves of a cotangent, checked against the output; None is zero."""
-    leaves, given = trees.flatten_with_none(cotangent)
+    leaves, actual = trees.flatten_with_none(cotangent)
     skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
     expected: PyTreeDef = jax.tree_util.tree_structure(skeleton)
-    if given != expected:
+    if actual != expected:
         if cotangent is None:
             return [None] * len(avals)
         raise StructureError(
-            f"{who}: the cotangent must have the structure of the output, {structure}, got {given}"
+            f"{who}: the cotangent must have the structure of the output, {structure}, got {actual}"
         )
     result: list[MaybeValue] = []
     for k, (c, (shape, dtype)) in enumerate(zip(leaves, avals, strict=True)):

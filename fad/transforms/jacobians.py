@@ -90,8 +90,8 @@ def reverse_jacobian(
             rows = None
             trace = level.trace  # None if it has ended
             if trace is not None:
-                found = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
-                rows = None if found is None else found[1]
+                replayed = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
+                rows = None if replayed is None else replayed[1]
             if rows is None:
                 rows = rows_of(level, outs, variables, values)
         width = len(values)
@@ -123,14 +123,14 @@ def _rows(
     rows: list[Value] = []
     for k, o in enumerate(outs):
         run, basis = functools.partial(pull, k), basis_of([o])
-        found = _over_basis(run, basis, chunk_size, 0)
+        block = _over_basis(run, basis, chunk_size, 0)
         if _is_complex(o) and not all(map(_is_complex, values)):
             parts = _over_basis(run, [1j * b for b in basis], chunk_size, 0)
-            found = [
+            block = [
                 g if _is_complex(v) else bind(_OF_PARTS, (g, part))
-                for g, part, v in zip(found, parts, values, strict=True)
+                for g, part, v in zip(block, parts, values, strict=True)
             ]
-        rows += found
+        rows += block
     return rows
 
 
@@ -181,10 +181,10 @@ def forward_jacobian(
         complex_of = list(map(_is_complex, values))
         turned: Sequence[MaybeValue] = [None] * len(columns)
         if any(complex_of) and any(map(_is_real, columns)):
-            others = [
+            imaginary = [
                 1j * b if c else jnp.zeros_like(b) for b, c in zip(basis, complex_of, strict=True)
             ]
-            turned = _over_basis(push, others, chunk_size, -1)
+            turned = _over_basis(push, imaginary, chunk_size, -1)
         bounds = np.cumsum([0, *[int(np.prod(v.shape, dtype=int)) for v in values]]).tolist()
         blocks = []
         for j, t in zip(columns, turned, strict=True):
@@ -332,7 +332,7 @@ def ggnvp(
 
 
 def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object, who: str) -> None:
-    """Refuse what is no function, and chunks of no size."""
+    """Refuse anything but a function, and a chunk size below 1."""
     check_callable(f, who, argnums)
     check_chunk_size(chunk_size, who)
 
@@ -375,11 +375,11 @@ def basis_of(values: Sequence[Value]) -> list[Value]:
     if total > SMALL:
         return _new_basis(shapes, dtypes)
     key = shapes, dtypes, jaxapi.trace_context()
-    found = _small_basis(*key)
-    if any([b.is_deleted() for b in found]):  # one was a result, and donated by the user
+    basis = _small_basis(*key)
+    if any([b.is_deleted() for b in basis]):  # one was a result, and donated by the user
         _small_basis.cache_clear()
-        found = _small_basis(*key)
-    return found
+        basis = _small_basis(*key)
+    return basis
 
 
 SMALL = 64  # elements: the basis of so many is kept, and is a constant of compiled code

@@ -265,7 +265,7 @@ def make_dual(x: Any, tangent: MaybeValue, level: Level | None = None) -> Tensor
     one of them is seen in the dual. If ``x`` requires grad, so does the dual, and the gradient that
     `fad.autograd.grad` gives with respect to ``x`` is a dual too; so is ``x.grad`` after
     ``backward(create_graph=True)``. As in PyTorch, a pass that is not recorded starts ``x.grad`` with the
-    primal alone, and adds duals to what is there already.
+    primal alone, and adds duals to a gradient that is there already.
 
     Arguments:
         x: a floating or complex Tensor or array.
@@ -391,23 +391,23 @@ def exit_dual_level(*, level: Level | None = None) -> None:
     4.0
     >>> fad.autograd.forward_ad.exit_dual_level()
     """
-    found = _level(level, "exit_dual_level")
-    inner = _levels_inside(found)
-    if inner or found not in state.levels:
+    dual = _level(level, "exit_dual_level")
+    inner = _levels_inside(dual)
+    if inner or dual not in state.levels:
         last = inner[-1] if inner else "none in this thread"
         raise LevelError(
-            f"exit_dual_level: {found!r} is not the last one that was entered, which is {last!r}: leave that "
+            f"exit_dual_level: {dual!r} is not the last one that was entered, which is {last!r}: leave that "
             "one first"
         )
-    found.__exit__()
+    dual.__exit__()
 
 
 class set_fwd_grad_enabled:
     """Switch tangents off and on for this thread: at once, and as a block, which restores what was before.
 
     While they are off, Tensors of the dual levels (and ``jvp`` transforms) that run here have no
-    tangents, and what is computed from them has none later either. It does not concern levels that begin
-    inside.
+    tangents, and what is computed from them has none later either. Levels that begin inside are not
+    affected.
 
     Arguments:
         mode: whether there are tangents.

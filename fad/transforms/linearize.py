@@ -37,7 +37,7 @@ from fad.transforms.jvp import directions_of
 
 
 class LinearizeLevel(RecordingLevel):
-    """Forward mode with tangents left open: ``aux`` is the number of a tangent yet to be given.
+    """Forward mode with tangents left open: ``aux`` is the number of a tangent that is not known yet.
 
     Each call that a tangent reaches is written on ``tape`` as (operation for its tangents, primal
     inputs, numbers of the tangents that go in, numbers of those that come out).
@@ -79,11 +79,11 @@ class LinearizeLevel(RecordingLevel):
 
     def push(self, tangents: Sequence[Value]) -> dict[int, Value]:
         """Tangents of everything on the tape, from those of the inputs."""
-        known: dict[int, Value] = dict(enumerate(tangents))
+        by_number: dict[int, Value] = dict(enumerate(tangents))
         for op, operands, numbers, produced in self.tape:
-            out = bind(op, [*operands, *[known[n] for n in numbers]])
-            known.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
-        return known
+            out = bind(op, [*operands, *[by_number[n] for n in numbers]])
+            by_number.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
+        return by_number
 
 
 def linearize(f: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> PyTree:
@@ -119,7 +119,7 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
     with LinearizeLevel() as level:
         variables = [level.variable(v) for v in call.values]
         level.arguments += [v for v in call.values if isinstance(v, Tensor)]
-        outs = call.outputs(call.run(f, level, variables, has_aux, deferred=False))
+        outs = call.outputs(call.run(f, None, variables, has_aux))
         numbers = [level.value_and_aux(o)[1] for o in outs]
         written = call.written(variables, lambda x: level.value_and_aux(x)[0])
     call.write_back(written)
@@ -151,7 +151,8 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
 # transpose is zero.
 #
 # Under ``no_grad`` (NOTE [no_grad in traced code]) a value is computed whose derivative in reverse is zero:
-# the transpose of a function that returns it would lack it. There it is replaced by what has no transpose.
+# the transpose of a function that returns it would miss its part. There it is replaced by a value that has
+# no transpose.
 
 
 @restores_modes
@@ -171,8 +172,9 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
     Raises:
         ArgumentError: an argument is neither an array nor a number.
         GradientError: f is not linear in its arguments, makes constants of them (`stop_gradient`), or runs on
-            the host (`from_torch`), where that is not known: `vjp` transposes what is. Or it does not go from
-            floating or complex numbers to such, or from integers to integers.
+            the host (`from_torch`), where linearity is not known: `vjp` transposes a function that is
+            linear. Or it does not go from floating or complex numbers to such, or from integers to
+            integers.
         StructureError: a cotangent is not of the structure, shape and dtype of f's result.
 
     Source: ``jax.linear_transpose``.
@@ -209,16 +211,18 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
         ) from error
 
     def function(cotangent: PyTree) -> PyTree:
-        given, found = trees.flatten(enter(cotangent))
-        avals = [aval_of(x) for x in given if is_operand(x)]
+        cotangents, cotangent_structure = trees.flatten(enter(cotangent))
+        avals = [aval_of(x) for x in cotangents if is_operand(x)]
         shapes = [(tuple(a.shape), a.dtype) for a in avals]
-        if found != out_structure or shapes != [(tuple(a.shape), a.dtype) for a in expected]:
+        if cotangent_structure != out_structure or shapes != [
+            (tuple(a.shape), a.dtype) for a in expected
+        ]:
             shown = trees.unflatten(out_structure, [f"{a.dtype}{list(a.shape)}" for a in expected])
             raise StructureError(
                 f"linear_transpose: the cotangent must be like the result of the function, {shown}, got "
                 f"{describe(cotangent)}"
             )
-        out = bind(transposed, [*captures, *map(lower, given)])
+        out = bind(transposed, [*captures, *map(lower, cotangents)])
         outs = list(out) if type(out) is tuple else [out]
         return leave(trees.unflatten(structure, outs, like=like), has_tensor(cotangent))
 
@@ -291,8 +295,8 @@ define_primitive(
 
 
 def _transposable(jaxpr: JaxBody) -> JaxBody:
-    """A program to transpose: `untaken_p` is in it for branches that are not taken, and what is not recorded
-    has no transpose.
+    """A program to transpose: `untaken_p` stands for the operands of branches that are not taken, and
+    values that are not recorded have no transpose.
     """
     not_taken = set(map(id, of_branches_not_taken(jaxpr)))
     eqns = []

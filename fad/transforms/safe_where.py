@@ -45,8 +45,8 @@ def safe_where(
         condition: bools: an array, a Tensor, or one bool. It is broadcast with each argument.
         f, g: elementwise functions of ``args`` with results of one structure. They may mix elements that
             have the same condition: rows, where it has one value for each row.
-        args: pytrees of arrays. What is no array, and numbers, are passed on as they are. What f and g
-            close over is not protected: pass it as an argument.
+        args: pytrees of arrays. Numbers, and anything but an array, are passed on as they are. Values that
+            f and g close over are not protected: pass them as arguments.
 
     Returns:
         Where the condition is true, what f gives, and elsewhere what g gives.

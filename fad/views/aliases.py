@@ -137,10 +137,10 @@ def _inner(value: Operand, data: Operand, level: Level) -> Operand:
                 "shares its storage, which does not belong to that transform: write to that Tensor"
             )
         if isinstance(value, jax.core.Tracer):  # JAX may be differentiating it
-            found: Operand = bind(
+            replaced: Operand = bind(
                 _REPLACE_PRIMAL, (new_tensor(value, level), new_tensor(data, level))
             ).value
-            return found
+            return replaced
         return data
     t = new_tensor(value.value, value.level, value.aux)
     t._value, t._aux = _with_primal(value.value, value.level, value.aux, data)
@@ -169,11 +169,11 @@ FEW = 8  # pieces of a Tensor, see `Link.operation`
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Link:
-    """From where an alias takes its value.
+    """The source of an alias's value.
 
-    ``base`` is the Tensor that it is a view of, None for a peer, which takes the value of ``Storage.data``;
-    where the shape of that Tensor was changed in place, what that is a view of since then, see
-    `fad.views.inplace`.
+    ``base`` is the Tensor that it is a view of, None for a peer, which takes the value of ``Storage.data``.
+    Where the shape of that Tensor was changed in place, it is the Tensor that this one is a view of since
+    then, see `fad.views.inplace`.
     ``seen`` is the version at which the state of the Tensor was made; ``deferred_error`` the error that the
     use of its history raises. ``detached``: the Tensor has neither history nor tangents, also not for JAX
     transforms around, since it came from `detach` and was not written to.
@@ -323,14 +323,14 @@ def _replay_on_base(t: Tensor, link: Link, base: Tensor) -> None:
         state.watermark, state.base_watermark = before
     tracked = t._requires_grad and t._lazy is None
     node = t._node if tracked else None
-    own = tracked and node is None  # the user made it a leaf
+    is_leaf = tracked and node is None  # the user made it a leaf
     if node is not None and base.meta.of_leaf and not out.requires_grad:  # type: ignore[union-attr]
         set_value(t, out)  # its history leads to that leaf
         return
     if t.meta is not None and t.meta.retains_grad:
         move_retained(t, t._node, t._output_nr, out)
     set_state(t, out)
-    if own and not out.requires_grad:
+    if is_leaf and not out.requires_grad:
         t._requires_grad = True
 
 
@@ -346,7 +346,7 @@ def _is_plain(t: Tensor) -> bool:
 
 
 def has_only_values() -> bool:
-    """Whether an operation on what `only_value` takes is no more than its call of XLA."""
+    """Whether an operation on Tensors that `only_value` accepts is nothing but its call of XLA."""
     return not (bodies.traced or anomaly.watch or state.inference is not None)
 
 
@@ -391,10 +391,10 @@ def set_value(t: Tensor, new: Tensor) -> None:
 
 def note_written_outputs(t: Tensor, storage: Storage, version: int) -> None:
     """Note at the nodes of which ``t`` and its peers are outputs that a write makes this version of them."""
-    for own in (t, *[p() for p in storage.peers]):
-        node = None if own is None else own.node
+    for x in (t, *[p() for p in storage.peers]):
+        node = None if x is None else x.node
         if node is not None:
-            node.output_written(own._output_nr, version)  # type: ignore[union-attr]
+            node.output_written(x._output_nr, version)  # type: ignore[union-attr]
 
 
 def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
@@ -402,9 +402,9 @@ def move_retained(t: Tensor, node: Any, nr: int, new: Tensor) -> None:
     to = node_of(new) if t.meta is not None and t.meta.retains_grad and node is not None else None
     if to is None:
         return
-    known = extra_of(node).retains.pop(nr, None)
-    if known is not None:
-        extra_of(to).retains[new.output_nr] = known
+    retained = extra_of(node).retains.pop(nr, None)
+    if retained is not None:
+        extra_of(to).retains[new.output_nr] = retained
 
 
 def snapshot(t: Tensor) -> Tensor:

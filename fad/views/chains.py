@@ -79,8 +79,8 @@ class ViewOp:
 
     def forward(self, parent: Array, numbers: Sequence[Operand]) -> Array:
         """The view, in plain JAX."""
-        found: Array = self.primitive.flat(parent, *numbers)
-        return found
+        view: Array = self.primitive.flat(parent, *numbers)
+        return view
 
 
 @functools.lru_cache(maxsize=4096)
@@ -157,8 +157,8 @@ def chain_primitive(form: Form) -> Primitive:
 
 def chain_forward(ops: Sequence[ViewOp], x: Array, numbers: Sequence[Sequence[Operand]]) -> Array:
     """The view that the steps make of the array ``x``, in plain JAX."""
-    for op, own in zip(ops, numbers, strict=True):
-        x = op.forward(x, own)
+    for op, own_numbers in zip(ops, numbers, strict=True):
+        x = op.forward(x, own_numbers)
     return x
 
 
@@ -169,16 +169,16 @@ def addresses_after(
 
     Arguments:
         op: the step.
-        addresses: where the elements of what it is a view of are.
-        parent: shape and dtype of that.
+        addresses: where the elements of its parent are.
+        parent: shape and dtype of the parent.
         numbers: those of the step.
 
     Returns:
         None for the addresses, if the elements are not at places of their own.
     """
     if op.whole:
-        found = op.forward(addresses, numbers)
-        return found, jax.ShapeDtypeStruct(found.shape, parent.dtype)
+        places = op.forward(addresses, numbers)
+        return places, jax.ShapeDtypeStruct(places.shape, parent.dtype)
     kind = jax.eval_shape(lambda x: op.forward(x, numbers), parent)
     return None if op.places is None else op.places(addresses, parent, *numbers), kind
 
@@ -187,11 +187,11 @@ def chain_addresses(
     ops: Sequence[ViewOp], addresses: Array, parent: Aval, numbers: Sequence[Sequence[Operand]]
 ) -> Array | None:
     """`addresses_after` all steps; None if they lead to no places."""
-    for op, own in zip(ops, numbers, strict=True):
-        found, parent = addresses_after(op, addresses, parent, own)
-        if found is None:
+    for op, own_numbers in zip(ops, numbers, strict=True):
+        places, parent = addresses_after(op, addresses, parent, own_numbers)
+        if places is None:
             return None
-        addresses = found
+        addresses = places
     return addresses
 
 
@@ -214,7 +214,7 @@ def chain_put(
     """``parent`` with ``view`` in the place of the view that the steps make of it, in plain JAX."""
     if not ops:
         return view
-    op, own = ops[0], numbers[0]
+    op, own_numbers = ops[0], numbers[0]
     if op.write is Write.BROADCAST and len(ops) > 1:
         places = chain_addresses(ops, _numbered(parent), parent, numbers)
         if places is None:
@@ -224,15 +224,15 @@ def chain_put(
             )
         return _put_at(places, parent, view)
     if len(ops) > 1:
-        view = chain_put(ops[1:], op.forward(parent, own), view, numbers[1:])
-    return put(op, parent, view, own)
+        view = chain_put(ops[1:], op.forward(parent, own_numbers), view, numbers[1:])
+    return put(op, parent, view, own_numbers)
 
 
 def put(op: ViewOp, parent: Array, view: Array, numbers: Sequence[Operand]) -> Array:
     """``parent`` with ``view`` written back through one step."""
     if op.put is not None:
-        found: Array = op.put(parent, view, *numbers)
-        return found
+        changed: Array = op.put(parent, view, *numbers)
+        return changed
     if op.write is Write.PERMUTE:
         order = _permutation(op.primitive, parent.ndim)
         return jnp.transpose(view, np.argsort(order).tolist())
@@ -325,15 +325,17 @@ def overlaps(chain: Sequence[Step], base: Value) -> bool:
     if not any([step.op.write is Write.BROADCAST for step in chain]):
         return False
     numbers = [step.numbers for step in chain]
-    if any([isinstance(bottom(n), jax.core.Tracer) for own in numbers for n in own]):
+    if any(
+        [isinstance(bottom(n), jax.core.Tracer) for own_numbers in numbers for n in own_numbers]
+    ):
         return chain[-1].op.write is Write.BROADCAST
     with jax.ensure_compile_time_eval():
         places = _numbered(base)
         parent: Aval = jax.ShapeDtypeStruct(base.shape, base.dtype)
         for step in chain:
-            own = [bottom(n) for n in step.numbers]
-            found, parent = addresses_after(step.op, places, parent, own)
-            if found is None:  # of parts: they overlap if what they are of does
+            own_numbers = [bottom(n) for n in step.numbers]
+            after, parent = addresses_after(step.op, places, parent, own_numbers)
+            if after is None:  # parts of elements: they overlap if the elements do
                 break
-            places = found
+            places = after
         return bool(np.unique(places).size != places.size)

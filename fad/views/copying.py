@@ -30,8 +30,8 @@ _CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), deferrable=True)
 
 def clone(t: Tensor) -> Tensor:
     """A copy with the same history."""
-    found: Tensor = bind(_CLONE, (t,))
-    return found
+    cloned: Tensor = bind(_CLONE, (t,))
+    return cloned
 
 
 def shallow_copy(t: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ NOTE [a dual is a pair]
         p.mul_(3.0)
         assert fad.unpack_dual(d).primal == 6.0
 
-``make_dual(x, t)`` is at each time the dual of what ``x`` and ``t`` are: a write to the dual changes both, a
-write to one of these is seen in the dual. PyTorch has the same, by sharing memory; here the dual has
-a `DualLink`, by which it is made again when ``x`` or ``t`` have changed, and which writes go through. The
-dual and ``x`` have one `Storage`, so that views of the dual see the writes, and a saved dual that was changed
-is noticed.
+``make_dual(x, t)`` is always the dual of the present values of ``x`` and ``t``: a write to the dual changes
+both, and a write to one of them is seen in the dual. PyTorch does the same by sharing memory; here the dual
+has a `DualLink`, which makes it again when ``x`` or ``t`` have changed, and passes writes on to them. The
+dual and ``x`` have one `Storage`, so that views of the dual see the writes, and a saved dual that was
+changed is noticed.
 
 If ``x`` requires grad on the eager tape, so does the dual: a node of the dual's level, which passes
 gradients on, leads to the place of ``x`` in its graph. So the tape goes on at the level of the dual, and a

@@ -362,9 +362,9 @@ def part_getter(form: tuple[Hashable, ...], options: Params) -> Primitive:
                 "float(x) or int(x); no derivative goes through it"
             )
     key = form, exact(tuple(sorted(options.items())))
-    found: Primitive | None = _part_getters.get(key)
-    if found is not None:
-        return found
+    cached: Primitive | None = _part_getters.get(key)
+    if cached is not None:
+        return cached
 
     def get(x: Array, *values: Array) -> Array:
         x = _with_flags(form, x)
@@ -402,7 +402,7 @@ def items(x: Tensor) -> list[Tensor]:
     if type(value) is not array_type or not value.is_fully_replicated:
         return [x[i] for i in range(count)]
     rest = (WHOLE,) * (value.ndim - 1)
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     for start in range(0, count, CHUNK):
         # Chunks have one length, so that `UNSTACK` has one program for them.
         begin = min(start, max(count - CHUNK, 0))
@@ -411,8 +411,8 @@ def items(x: Tensor) -> list[Tensor]:
             chunk = getter(((WINDOW, CHUNK), *rest)).execute((value, begin))
         parts = UNSTACK.execute((chunk,))[start - begin :]
         steps = _steps_to_items(value.ndim - 1, start)
-        found += [attach(new_tensor(p, ROOT), x, s) for p, s in zip(parts, steps, strict=False)]
-    return found
+        result += [attach(new_tensor(p, ROOT), x, s) for p, s in zip(parts, steps, strict=False)]
+    return result
 
 
 @functools.lru_cache(maxsize=128)
@@ -440,9 +440,9 @@ def step_of(x: Tensor, index: PyTree) -> Step | tuple[tuple[Hashable, ...], list
     """
     key = _key_of(index)
     at = None if key is None else (x.aval.shape, key)
-    found: Step | None = _steps.get(at)
-    if found is not None:
-        return found
+    step: Step | None = _steps.get(at)
+    if step is not None:
+        return step
     form, values = parse_index(x, index)
     if not is_basic(form):
         return form, values

@@ -167,8 +167,8 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         GradientError: PyTorch's rules for leaves and special views.
         LevelError: the Tensor was captured by code that runs more than once, or by a vmap.
     """
-    given, *rest = args
-    t = original(given)
+    handle, *rest = args
+    t = original(handle)
     link, who = _link(t), f"{primitive.name}_"
     if link is None:
         _write(t, None, whole_write(primitive), [t], rest, who)
@@ -275,14 +275,14 @@ _NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices: `isinst
 
 def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
     """Whether ``value`` is the very view of ``x`` that ``step`` makes."""
-    known = link_of(value)
-    if known is None:
+    value_link = link_of(value)
+    if value_link is None:
         return False
-    if known.creation is not DEFAULT and x.level.id > state.watermark:
+    if value_link.creation is not DEFAULT and x.level.id > state.watermark:
         return False
     link = _link(x)
     base, chain = (x, ()) if link is None else (link.base, link.chain)
-    return known.base is base and same_chain((*chain, step), known.chain)
+    return value_link.base is base and same_chain((*chain, step), value_link.chain)
 
 
 def _link(t: Tensor) -> Link | None:
@@ -421,33 +421,33 @@ def _write(
     t: Tensor,
     link: Link | None,
     op: Primitive,
-    own: list[Tensor],
+    targets: list[Tensor],
     rest: list[Operand],
     who: str,
     primitive: Primitive | None = None,
 ) -> None:
     """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
-    of ``own``, the numbers of the view, and ``rest``.
+    of ``targets``, the numbers of the view, and ``rest``.
 
     ``primitive``: the operation on the view, where ``op`` is a `part_write` of it.
     """
     chain = () if link is None else link.chain
     with storage_of(t).lock:
-        if not _write_values(t, link, op, own, rest, primitive):
+        if not _write_values(t, link, op, targets, rest, primitive):
             others = [*numbers_of(chain), *rest]
             _check(t, link, others, who)
-            if not _write_deferred(link, op, own, others):
-                _commit(own[0], bind(op, [*map(snapshot, own), *others]))
+            if not _write_deferred(link, op, targets, others):
+                _commit(targets[0], bind(op, [*map(snapshot, targets), *others]))
 
 
 def _write_deferred(
-    link: Link | None, op: Primitive, own: Sequence[Tensor], others: Sequence[Operand]
+    link: Link | None, op: Primitive, targets: Sequence[Tensor], others: Sequence[Operand]
 ) -> bool:
     """`_write` where the level of the result has a trace, which goes on with it; else returns False."""
     if link is not None and link.creation is not DEFAULT:
         return False
     top: Any = None  # the level that `bind` would hand it to
-    for a in (*own, *others):
+    for a in (*targets, *others):
         if isinstance(a, Tensor):
             a = inside(a) if bodies.traced else a
             alias = link_of(a)
@@ -456,21 +456,21 @@ def _write_deferred(
             if top is None or a._level.id > top.id:
                 top = a._level
     trace = top.trace if top.alive else None
-    return trace is not None and trace.write(op, own, others)
+    return trace is not None and trace.write(op, targets, others)
 
 
 def _write_values(
     t: Tensor,
     link: Link | None,
     op: Primitive,
-    own: Sequence[Tensor],
+    targets: Sequence[Tensor],
     rest: Sequence[Operand],
     primitive: Primitive | None,
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode; else returns False."""
     if state.levels or not has_only_values():
         return False
-    root = own[0]
+    root = targets[0]
     meta = root.meta
     assert meta is not None  # there is a storage
     if t._requires_grad or meta.link is not None or meta.inference:
@@ -483,8 +483,8 @@ def _write_values(
     if link is not None and primitive is not None and not is_traced:
         of_values = part_write_of_values(primitive, form_of(link.chain))
         if of_values is not None:
-            op, own = of_values, own[:1]
-    operands: list[Operand] = [value, *own[1:]]
+            op, targets = of_values, targets[:1]
+    operands: list[Operand] = [value, *targets[1:]]
     for step in () if link is None else link.chain:
         if step.op.write is BROADCAST:
             return False
@@ -533,10 +533,10 @@ def _commit(root: Tensor, new: Tensor) -> None:
     storage.data = data
     storage.version = version
     remember_write(storage, version)
-    own = link_of(root)
-    if own is not None:
-        own.seen = version
-        own.detached = False
+    link = link_of(root)
+    if link is not None:
+        link.seen = version
+        link.detached = False
     if root._lazy is None:
         flush()  # a trace that a finalizer has begun meanwhile may have the state of before as an input
 
@@ -545,10 +545,10 @@ def check_captured(root: Tensor, new: Any) -> None:
     """Refuse lanes of a vmap in a Tensor that was there before the vmap."""
     if new.level is ROOT:
         return
-    own = [x.level for x in layers(root)]
+    levels = [x.level for x in layers(root)]
     for x in layers(new):
         level = x.level
-        if batch_dim(x) is not None and level.id > root.born and level not in own:
+        if batch_dim(x) is not None and level.id > root.born and level not in levels:
             raise LevelError(
                 f"vmap: a value that differs between lanes ({describe(new)}) was written into a Tensor "
                 f"({describe(root)}) captured from outside of the mapped function, which has one "

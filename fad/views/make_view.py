@@ -169,12 +169,12 @@ def _decide(
         addresses: Any = _numbered(shape)
         kind: Aval = jax.ShapeDtypeStruct(shape, dtype)
         for op, count in form:
-            own = [next(numbers) for _ in range(count)]
-            found, kind = addresses_after(op, addresses, kind, own)
-            if found is None and not is_row_major(np.asarray(addresses)):
+            own_numbers = [next(numbers) for _ in range(count)]
+            after, kind = addresses_after(op, addresses, kind, own_numbers)
+            if after is None and not is_row_major(np.asarray(addresses)):
                 return False
             # None: the same bytes, read in another way.
-            addresses = _numbered(kind.shape) if found is None else found
+            addresses = _numbered(kind.shape) if after is None else after
         if primitive is not None:
             addresses = primitive.flat(addresses)
         return test(np.asarray(addresses))
@@ -216,11 +216,11 @@ def attach(
         return out
     x = original(x)
     storage = storage_of(x)
-    own: Any = x.meta
+    x_meta: Any = x.meta
     meta = out.meta
     if meta is None:
         meta = out.meta = Meta()
-    if own.inference:
+    if x_meta.inference:
         meta.inference = True
         if out.requires_grad:  # nothing is recorded of inference Tensors
             set_state(out, stopped(out))
@@ -228,14 +228,14 @@ def attach(
         creation = DEFAULT
         if x._level.id <= state.watermark:
             creation = Creation.NO_GRAD
-            if state.inference is not None and not own.inference:
+            if state.inference is not None and not x_meta.inference:
                 creation = Creation.INFERENCE
                 meta.inference = False
-    known = own.link
-    if known is not None and known.base is not None:
+    parent = x_meta.link
+    if parent is not None and parent.base is not None:
         if creation is DEFAULT:
-            creation = known.creation
-        link = Link(known.base, (*known.chain, step), creation, storage.version, nr)
+            creation = parent.creation
+        link = Link(parent.base, (*parent.chain, step), creation, storage.version, nr)
     else:
         link = Link(x, (step,), creation, storage.version, nr)
     meta.storage, meta.link = storage, link
@@ -342,12 +342,12 @@ def stop_gradient(x: PyTree) -> PyTree:
 def _stop(x: Operand) -> Operand:
     if isinstance(x, Tensor) and x.level is ROOT and captured_by_jit(x):
         return detach(x)
-    found: Operand = stopped(x)
-    return found
+    stopped_x: Operand = stopped(x)
+    return stopped_x
 
 
 def make_peer(t: Tensor, storage: Storage, chain: tuple[Step, ...]) -> None:
-    """Make ``t`` an alias of the view that ``chain`` makes of the storage's data, if it is no alias yet."""
+    """Make ``t`` an alias of the view that ``chain`` makes of the storage's data, unless it is an alias."""
     meta = meta_of(t)
     if meta.link is not None:
         return
@@ -375,7 +375,7 @@ def leave_peers(t: Tensor) -> None:
 
 
 def chain_from(x: Tensor, bases: Sequence[Operand]) -> tuple[int, tuple[Step, ...]] | None:
-    """Which of ``bases`` the Tensor ``x`` is (a view of), and by which chain; None if of none."""
+    """Which of ``bases`` the Tensor ``x`` is, or is a view of, and the chain of that view; else None."""
     base = x
     chain: tuple[Step, ...] = (Step(IDENTITY),)
     link = link_of(x)
@@ -388,7 +388,7 @@ def chain_from(x: Tensor, bases: Sequence[Operand]) -> tuple[int, tuple[Step, ..
 
 
 def peer_chain_from(x: Tensor, bases: Sequence[Operand]) -> tuple[int, tuple[Step, ...]] | None:
-    """Which of ``bases``, Tensors that are no views, ``x`` shares its storage with, and by which chain."""
+    """With which of ``bases``, none of them a view, ``x`` shares its storage, and by which chain; or None."""
     for i, b in enumerate(bases):
         if shares(x, b):
             return i, origin(x)[1]

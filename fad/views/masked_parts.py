@@ -49,11 +49,11 @@ class MaskedPart:
     """The elements that a mask without concrete values selects; see NOTE [masked parts].
 
     Attributes:
-        mask: the mask of the index, by which other parts are known to be of the same elements.
+        mask: the mask of the index; parts of the same mask have the same elements.
         selected: the same, in a shape that broadcasts to that of ``values``.
         values: a Tensor, with more elements than those selected.
-        trailing: how many dimensions an operand that is no part may have.
-        error: what is raised where their number has to be known.
+        trailing: how many dimensions an operand may have that is not a part.
+        error: the error to raise where their number has to be known.
     """
 
     mask: Value | NumpyArray
@@ -123,12 +123,12 @@ def _operator(name: str) -> Callable[..., MaskedPart]:
     is_in_place = name.startswith("__i") and name != "__invert__"
 
     def method(self: MaskedPart, *others: object) -> MaskedPart:
-        own = self.operand(self)
-        values = getattr(own, name)(*[self.operand(v) for v in others])
+        tensor = self.operand(self)
+        values = getattr(tensor, name)(*[self.operand(v) for v in others])
         if values is NotImplemented:
-            found: MaskedPart = values
-            return found
-        return self.like(own if is_in_place else values)
+            refused: MaskedPart = values
+            return refused
+        return self.like(tensor if is_in_place else values)
 
     method.__name__ = name
     return method
@@ -153,8 +153,8 @@ def without_parts(
     parts = [v for v in (*args, *kwargs.values()) if type(v) is MaskedPart]
     if not parts:
         return None
-    first, own = parts[0], {id(v): parts[0].operand(v) for v in parts}
-    filled = set(map(id, own.values()))
+    first, tensors = parts[0], {id(v): parts[0].operand(v) for v in parts}
+    filled = set(map(id, tensors.values()))
 
     def binder(primitive: Primitive, leaves: Sequence[Operand]) -> Outputs:
         operands = [x if id(x) in filled else first.operand(x) for x in leaves]
@@ -164,8 +164,8 @@ def without_parts(
         return tuple(map(first.like, out)) if type(out) is tuple else first.like(out)
 
     return (
-        tuple([own.get(id(v), v) for v in args]),
-        {name: own.get(id(v), v) for name, v in kwargs.items()},
+        tuple([tensors.get(id(v), v) for v in args]),
+        {name: tensors.get(id(v), v) for name, v in kwargs.items()},
         binder,
     )
 
@@ -202,8 +202,8 @@ def masked_part(x: Tensor, index: PyTree, error: HostValueError) -> tuple[Tensor
     others = [k for k, e in enumerate(entries) if not _is_basic(e)]
     if len(others) != 1 or not is_mask(entries[others[0]]):
         raise error
-    given = entries[others[0]]
-    mask, view = as_tensor(given), x
+    index_mask = entries[others[0]]
+    mask, view = as_tensor(index_mask), x
     behind = [e for e in entries[others[0] + 1 :] if e is not Ellipsis]
     trailing = sum([not isinstance(e, (int, np.integer)) for e in behind])
     if Ellipsis not in entries[: others[0]]:  # what the index does not name is behind the mask
@@ -221,7 +221,7 @@ def masked_part(x: Tensor, index: PyTree, error: HostValueError) -> tuple[Tensor
         ) from None
     selected = bind(_aligned(trailing), (mask,))
     ints = any([isinstance(e, (int, np.integer)) for e in entries])
-    return view, MaskedPart(given, selected, view, 0 if ints else trailing, error)
+    return view, MaskedPart(index_mask, selected, view, 0 if ints else trailing, error)
 
 
 def _is_basic(e: object) -> bool:

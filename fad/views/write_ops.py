@@ -61,8 +61,8 @@ def part_write(primitive: Primitive, form: Form) -> Primitive:
             v = _same_kind(rest[-1], view)
             summed = None if v is None else add(base, -v if negative else v, *numbers[0])
             if summed is not None:
-                found: Array = summed
-                return found
+                changed_base: Array = summed
+                return changed_base
         return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
 
     selects = all([op.selects for op in ops])
@@ -85,8 +85,8 @@ def part_write_of_values(primitive: Primitive, form: Form) -> Primitive | None:
     count = sum([n for _, n in form])
 
     def changed(base: Array, *rest: Array) -> Array:
-        found: Array = write(base, view(base, *rest[:count]), *rest)
-        return found
+        changed_base: Array = write(base, view(base, *rest[:count]), *rest)
+        return changed_base
 
     return Primitive("CopySlices", changed, positions=True)
 
@@ -162,18 +162,20 @@ class CopySlicesPlan(VjpPlan):
         count = sum([n for _, n in form])
         self._form = form
         self._whole = inner
-        own = (1, *range(2 + count, len(avals)))  # the arguments of the inner operation
-        self._inner = derived_plan(inner, tuple([mask[i] for i in own]), [avals[i] for i in own])
+        inner_args = (1, *range(2 + count, len(avals)))  # the arguments of the inner operation
+        self._inner = derived_plan(
+            inner, tuple([mask[i] for i in inner_args]), [avals[i] for i in inner_args]
+        )
         plan = self._inner
         from_inputs = plan.from_inputs or plan.extras > 0 or bool(plan.kept_outputs)
-        self._kept = tuple(range(len(own))) if from_inputs else plan.kept_inputs
+        self._kept = tuple(range(len(inner_args))) if from_inputs else plan.kept_inputs
         self.routed = (mask[0], False, *mask[2:])
-        self.kept_inputs = (*range(2, 2 + count), *[own[i] for i in self._kept])
+        self.kept_inputs = (*range(2, 2 + count), *[inner_args[i] for i in self._kept])
         self.out_avals = (struct_of(avals[0]),)
         self.differentiable = (is_inexact(avals[0].dtype),)
         self.single = True
 
-    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+    def _derive(self, present: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
         """The vjp: that of the inner operation, on this view of the gradient of the base."""
         plan = self._inner
         form, whole, name = self._form, self._whole, self._whole.name
@@ -213,8 +215,8 @@ def index_put(form: tuple[Hashable, ...]) -> Primitive:
     update, get = updater("set", form, ()).flat, getter(form).flat
 
     def changed(x: Array, v: Array, *values: Array) -> Array:
-        found: Array = update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
-        return found
+        result: Array = update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
+        return result
 
     return Primitive("index_put", changed, positions=True, deferrable=True)
 
