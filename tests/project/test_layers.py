@@ -43,7 +43,6 @@ ROOMS = {
     "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions * install",
     "bridge": "protocols jax_functions custom_rules",
-    "torch": "memory checks flat_operations from_torch to_torch",
     "extend": "types observing interpretation attached linear_calls staging operations",
     "autograd": "*",
     "func": "*",
@@ -56,6 +55,7 @@ TOOLS = {
     "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems equations decorators solvers",
+    "torch": "memory checks flat_operations from_torch to_torch",
     "profiling": "events collector reports profiler",
     "testing": "*",
     "viz": """nodes groups text drawing pictures matrices patterns graphs pullbacks findings causes
