@@ -29,7 +29,7 @@ from fad.transforms import grad as reverse
 from fad.transforms import jacobians
 from fad.transforms import jvp as forward
 from fad.transforms.backward import grad
-from fad.transforms.boundary import check_callable, differentiable_leaves, leave, lower
+from fad.transforms.boundary import Call, check_callable, leave, lower
 from fad.views.make_view import stop_gradient
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -48,7 +48,7 @@ def _tuple(x: PyTree, who: str, what: str) -> tuple[bool, tuple[PyTree, ...]]:
                 f"{who}: {what} must be a Tensor or a tuple of Tensors, entry {k} is {describe(item)}"
             )
     if what == "inputs":
-        differentiable_leaves(items, range(len(items)), who)
+        Call(who, items)
     return is_tuple, tuple([as_tensor(t) for t in items])
 
 

@@ -20,8 +20,7 @@ _NAMES = {
     "fad.core.trees": "flatten map_leaves partition path_names skeleton unflatten",
     "fad.tape.recorder": "RecordingLevel",
     "fad.functions.user_rules": "HOST_ERRORS",
-    "fad.transforms.boundary": "enter has_tensor leave",
-    "fad.transforms.call": "Call zeros_like",
+    "fad.transforms.boundary": "Call enter has_tensor leave zeros_like",
     # Programs of JAX.
     "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace",
     "fad.core.jaxapi": """axes_named branches called evaluate_equation parameters programs

@@ -58,11 +58,11 @@ from fad.extend.staging import stage as stage
 from fad.extend.staging import varying_alike as varying_alike
 from fad.functions.user_rules import HOST_ERRORS as HOST_ERRORS
 from fad.tape.recorder import RecordingLevel as RecordingLevel
+from fad.transforms.boundary import Call as Call
 from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
 from fad.transforms.boundary import leave as leave
-from fad.transforms.call import Call as Call
-from fad.transforms.call import zeros_like as zeros_like
+from fad.transforms.boundary import zeros_like as zeros_like
 
 is_elementwise = _is_elementwise
 map_outputs = _map_outputs

@@ -25,7 +25,7 @@ from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Cache
 from fad.core.trees import Rest
 from fad.errors import GradientError, StructureError, describe
-from fad.extend import Primitive, bind, has_tensor, leave
+from fad.extend import Call, Primitive, bind, has_tensor, leave
 from fad.extend.types import Array, DType, Operand, Outputs, PyTree, Value
 from fad.sparse.formats import FORMATS, Block
 from fad.sparse.given import Leaf, entries_given, offsets
@@ -34,7 +34,6 @@ from fad.sparse.rules import Constant
 from fad.sparse.sparse_pattern import SparsePattern
 from fad.tape.recorder import ROOT
 from fad.tape.staged import StagedLevel, call_with_bodies, in_body, stage
-from fad.transforms.boundary import check_arrays, differentiable_leaves, names_of, pick
 from fad.transforms.grad import gradient_function
 from fad.transforms.jacobians import check_jacobian
 from fad.transforms.jvp import push_forward
@@ -49,74 +48,51 @@ class _Differentiated:
     out_structure: PyTreeDef
     out_like: PyTree
 
-    def __init__(
-        self, args: Sequence[PyTree], argnums: int | Sequence[int], who: str, hessian: bool
-    ) -> None:
-        self.nums = pick(argnums, len(args), who)
-        self.single = not isinstance(argnums, (tuple, list))
-        self.who, self.hessian = who, hessian
-        values, self.structure = differentiable_leaves(args, self.nums, who)
-        if not values:
-            raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-        self.like = [extend.skeleton(args[n]) for n in self.nums]
-        shapes = [tuple(x.shape) for x in values]
-        self.arguments: list[Leaf] = list(zip(names_of(self.nums, args), shapes, strict=True))
-        self.dtypes = [x.dtype for x in values]
-        if hessian:
-            for (name, _), x in zip(self.arguments, values, strict=True):
-                if x.dtype.kind == "c":
-                    raise GradientError(
-                        f"{who}: {name} is complex, {describe(x)}. Take the Hessian by its real and "
-                        "imaginary parts."
-                    )
+    def __init__(self, call: Call, hessian: bool) -> None:
+        self.call, self.hessian = call, hessian
+        self.arguments: list[Leaf] = []
+        for name, x in zip(call.names, call.values, strict=True):
+            if hessian and x.dtype.kind == "c":
+                raise GradientError(
+                    f"{call.who}: {name} is complex, {describe(x)}. Take the Hessian by its real and "
+                    "imaginary parts."
+                )
+            self.arguments.append((name, tuple(x.shape)))
+        self.dtypes = [x.dtype for x in call.values]
+        call.forget()
 
-    def leaves(self, args: Sequence[PyTree]) -> list[Any]:
-        """The arrays by which a call is differentiated."""
-        return extend.flatten(tuple([args[n] for n in self.nums]))[0]
-
-    def of(
-        self, f: Callable[..., PyTree], args: Sequence[PyTree], kwargs: dict[str, PyTree]
-    ) -> Callable[..., PyTree]:
-        """What is differentiated, as a function of these arrays that returns a tuple: f, or its gradient."""
+    def of(self, f: Callable[..., PyTree], call: Call) -> Callable[..., PyTree]:
+        """What is differentiated, as a function of the values of ``call`` that returns a tuple: f, or its
+        gradient.
+        """
 
         def output(*xs: Value) -> PyTree:
-            given = list(args)
-            for n, x in zip(
-                self.nums, extend.unflatten(self.structure, xs, self.like), strict=True
-            ):
-                given[n] = x
-            return f(*given, **kwargs)
+            return call.run(f, None, xs)
 
         def outputs(*xs: Value) -> tuple[Value, ...]:
             out = output(*xs)
-            found, self.out_structure = extend.flatten(out)
-            check_arrays(found, self.who)
-            self.out_like = extend.skeleton(out)
+            leaves = call.outputs(out)
+            self.out_structure, self.out_like = call.out_structure, call.out_like
             names = [f"output{path}" for path in extend.path_names(out)]
-            avals = map(aval_of, found)
-            self.outputs = [(n, tuple(a.shape)) for n, a in zip(names, avals, strict=True)]
-            return tuple(found)
+            shapes = [tuple(aval_of(x).shape) for x in leaves]
+            self.outputs = list(zip(names, shapes, strict=True))
+            return tuple(leaves)
 
         if not self.hessian:
             return outputs
-        self.outputs, self.out_like = self.arguments, self.like
-        self.out_structure = self.structure
+        self.outputs = self.arguments
         every = tuple(range(len(self.arguments)))
-        return gradient_function(output, every, False, self.who, False)
+        return gradient_function(output, every, False, call.who, False)
 
     def assemble(self, blocks: Sequence[PyTree]) -> PyTree:
         """The blocks of each output and argument, as `jacfwd` returns them."""
         width = len(self.arguments)
         rows = [
-            self._of_arguments(blocks[k : k + width]) for k in range(0, len(blocks), max(width, 1))
+            self.call.argument(blocks[k : k + width]) for k in range(0, len(blocks), max(width, 1))
         ]
         if self.hessian:
-            return self._of_arguments(rows)
+            return self.call.argument(rows)
         return extend.unflatten(self.out_structure, rows, self.out_like)
-
-    def _of_arguments(self, items: Sequence[PyTree]) -> PyTree:
-        result = extend.unflatten(self.structure, items, self.like)
-        return result[0] if self.single else result
 
 
 @dataclasses.dataclass(eq=False)
@@ -196,20 +172,26 @@ class Derivative:
         key = key_of(leaves, rest), trees.order_of(args)
         plan: Prepared | None = self.plans.get(key)
         if plan is None or not all(map(_is_as_before, plan.live)):
-            call = _Differentiated(args, self.argnums, self.who, self.hessian)
-            plan, kept = self._new_plan(call, args, leaves, rest)
+            plan, kept = self._new_plan(args, leaves, rest)
             if kept:
                 self.plans.put(key, plan)
         return plan
 
     def _new_plan(
-        self, call: _Differentiated, args: Any, leaves: Sequence[Operand], rest: Rest
+        self, args: Sequence[PyTree], leaves: Sequence[Operand], rest: Rest
     ) -> tuple[Prepared, bool]:
         """The plan, and whether later calls may use it."""
-        xs, _ = differentiable_leaves(args, call.nums, self.who)
+        first = self._call(args, {})
+        xs = first.values
+        if not xs:
+            raise StructureError(
+                f"{self.who}: the arguments at argnums={self.argnums!r} have no arrays"
+            )
+        call = _Differentiated(first, self.hessian)
 
         def tangents(ts: Sequence[Value], *args: PyTree, **kwargs: PyTree) -> PyTree:
-            return self._push(call.of(self.f, args, kwargs), call.leaves(args), ts)
+            inner = self._call(args, kwargs)
+            return self._push(call.of(self.f, inner), inner.values, ts)
 
         def run(level: StagedLevel, *operands: Value) -> Outputs:
             inside, inside_kwargs = rest.combine(operands[: len(leaves)])
@@ -237,6 +219,9 @@ class Derivative:
             values_of = self._values_of(plan)
             plan.run = _each_time(values_of) if tracked else jit(values_of)
         return plan, not tracked and not any([is_traced(c) for c in captures])
+
+    def _call(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> Call:
+        return Call(self.who, args, kwargs, self.argnums)
 
     def _given(self, call: _Differentiated) -> SparsePattern | None:
         """The pattern that the caller gives."""
@@ -274,7 +259,8 @@ class Derivative:
             if not size:
                 return [jnp.zeros(0, plan.out_dtypes[k // len(call.arguments)])
                         for k in range(len(plan.blocks))]  # fmt: skip
-            xs, of = call.leaves(args), call.of(self.f, args, kwargs)
+            inner = self._call(args, kwargs)
+            xs, of = inner.values, call.of(self.f, inner)
             if forward:
                 products = lambda *ts: self._push(of, xs, ts)  # noqa: E731
             else:

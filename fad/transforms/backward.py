@@ -84,13 +84,13 @@ def roots_of(
     roots = []
     for k, (t, c) in enumerate(zip(tensors, cotangents, strict=True)):
         if isinstance(t, GradientEdge):
-            known = t.node.metadata_of_inputs()
-            if known and t.output_nr >= len(known):
+            metadata = t.node.metadata_of_inputs()
+            if metadata and t.output_nr >= len(metadata):
                 raise GradientError(
                     f"{who}: output {k} is the edge to input {t.output_nr} of {t.node.name()}, which "
-                    f"takes {len(known)} gradients"
+                    f"takes {len(metadata)} gradients"
                 )
-            meta = known[t.output_nr] if t.output_nr < len(known) else None
+            meta = metadata[t.output_nr] if t.output_nr < len(metadata) else None
             level: Any = level_of(t.node)
             edge = (t.node, t.output_nr)
             expected = None if meta is None or meta.is_undefined else meta
@@ -104,7 +104,7 @@ def roots_of(
         if c is None:
             c = _implicit(t, expected, who)
         else:
-            c = _given(c, k, expected, who)
+            c = _checked(c, k, expected, who)
         roots.append((edge, level.seed(c) if create_graph else level.detach(c)))
     return roots
 
@@ -123,12 +123,12 @@ def _implicit(t: Tensor, expected: Any, who: str) -> Value:
             f"{expected.dtype}. Pass a gradient, or take a real part or absolute value."
         )
     if isinstance(t, Tensor):
-        found: Value = bind(ONES_LIKE, (t.level.detach(t),))
-        return found
+        one: Value = bind(ONES_LIKE, (t.level.detach(t),))
+        return one
     return jnp.ones(expected.shape, expected.dtype)
 
 
-def _given(c: Any, k: int, expected: Any, who: str) -> Value:
+def _checked(c: Any, k: int, expected: Any, who: str) -> Value:
     """A gradient that the user gave for root ``k``, checked against what is known of the root."""
     if not is_operand(c):
         raise TypeError(
@@ -206,7 +206,7 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
     Raises:
         GradientError: it is not known what the level captured.
     """
-    found = []
+    outside = []
     for k, x in enumerate(inputs):
         for y in outputs:
             if not isinstance(x, Tensor) or not isinstance(y, Tensor):
@@ -218,14 +218,14 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
             ):
                 level: Any = y.level
                 if level.captured() is not None:
-                    found.append(k)
+                    outside.append(k)
                     break
                 raise GradientError(
                     f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
                     "which is inside of it. Pass the input as an argument of the transformed "
                     "function, or take the gradient of what the transform returns, outside of it."
                 )
-    return found
+    return outside
 
 
 # `backward` inside of a transform
@@ -285,15 +285,15 @@ def _is_outside(x: object, start: Level, level: Level) -> bool:
     """Whether an input is from outside of ``level``, where a pass is that starts at the level ``start``."""
     node = x.node if isinstance(x, GradientEdge) else None
     if node is not None:
-        own: Level = level_of(node)
+        input_level: Level = level_of(node)
         x = node.variable if isinstance(node, AccumulateGrad) else x
     elif isinstance(x, Tensor) and not captured_by_jit(x):
-        own = x.level
+        input_level = x.level
     else:
         return False
-    if own.id >= level.id:
+    if input_level.id >= level.id:
         return False
-    if not (own is start or (own.on_tape and start.on_tape)):
+    if not (input_level is start or (input_level.on_tape and start.on_tape)):
         return True
     return isinstance(x, Tensor) and _since(x) < level.id
 
@@ -309,7 +309,7 @@ def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
     reached: set[int] = set()
     cut: set[tuple[Node, int]] = set()
     if level.deriving or any([_is_users(v) for v, _ in _leaves(y, cut)]):
-        arguments = [x for own in _levels(y) for v in own.arguments for x in layers(v)]
+        arguments = [x for at in _levels(y) for v in at.arguments for x in layers(v)]
         cut.update([gradient_edge(x) for x in arguments if x.requires_grad])
         arguments_too = False
     else:
@@ -318,8 +318,8 @@ def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
         for leaf, is_stand_in in _leaves(x, cut, arguments_too):
             if not _is_users(leaf):
                 continue
-            own = x.level is y.level and not is_stand_in
-            if own and (leaf.level.id >= level.id or _since(leaf) >= level.id):
+            is_here = x.level is y.level and not is_stand_in
+            if is_here and (leaf.level.id >= level.id or _since(leaf) >= level.id):
                 reached.add(id(leaf))
             elif id(leaf) not in reached:
                 return leaf
@@ -424,9 +424,9 @@ def backward(
     inputs = None if inputs is None else as_list(inputs)
     refuse_leaves_outside(tensors, cts, inputs)
     if not keep and not create_graph and inputs is None:
-        found = _of_trace(tensors, cts)
-        if found is not None:
-            for t, g in zip(*found, strict=True):
+        replayed = _of_trace(tensors, cts)
+        if replayed is not None:
+            for t, g in zip(*replayed, strict=True):
                 if g is not None:
                     accumulate(accumulator_of(t), g)
             return
@@ -471,8 +471,8 @@ def _of_trace(
             fits = c is not None and (c.shape, c.dtype) == (t.shape, t.dtype)
         if not fits:
             return None
-    given = [c for c in cts if c is not None]
-    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=given, values=True)
+    nonzero = [c for c in cts if c is not None]
+    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=nonzero, values=True)
 
 
 def _array_of(c: MaybeValue) -> MaybeValue:
@@ -631,11 +631,11 @@ def _grad(
     if bodies.traced and state.body is not None and all(map(is_of_outer_graph, outputs)):
         with constants():  # the pass is over the graph outside
             return _grad(outputs, inputs, cotangents, options)
-    found = None
+    replayed = None
     if not options.keep_graph and not options.create_graph:
-        found = _of_trace(outputs, cotangents, inputs)
-    if found is not None:
-        grads = list(found[1])
+        replayed = _of_trace(outputs, cotangents, inputs)
+    if replayed is not None:
+        grads = list(replayed[1])
     else:
         roots = roots_of(outputs, cotangents, options.create_graph, "autograd.grad()")
         edges = edges_of(inputs, "autograd.grad()")
@@ -657,17 +657,17 @@ def _through_captures(
     """
     level = level_of(roots[0][0][0])
     pairs = [(t, s) for t, s in zip(*level.captured(), strict=True) if s.requires_grad]
-    own = [x for k, x in enumerate(inputs) if k not in outside]
-    ends = edges_of([*[s for _, s in pairs], *own], "autograd.grad()")
+    inside = [x for k, x in enumerate(inputs) if k not in outside]
+    ends = edges_of([*[s for _, s in pairs], *inside], "autograd.grad()")
     grads = options.run(roots, ends)
-    found = [(t, g) for (t, _), g in zip(pairs, grads) if g is not None]
-    if not all([t.requires_grad for t, _ in found]):
+    captured = [(t, g) for (t, _), g in zip(pairs, grads) if g is not None]
+    if not all([t.requires_grad for t, _ in captured]):
         raise GradientError(
             f"autograd.grad(): input {outside[0]} is from outside of {level!r}, which runs again after the "
             "transform outside of it has finished: pass it as an argument of the function"
         )
     outer = edges_of([inputs[k] for k in outside], "autograd.grad()")
-    further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in found]
+    further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in captured]
     beyond = iter(options.run(further, outer, keep_graph=True))
     rest = iter(grads[len(pairs) :])
     return [next(beyond) if k in outside else next(rest) for k in range(len(inputs))]

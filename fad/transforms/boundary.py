@@ -1,7 +1,12 @@
-"""What passes into and out of a transform: arrays are Tensors inside, and arrays again outside."""
+"""What passes into and out of a transform: arrays are Tensors inside, and arrays again outside.
+
+A transform makes a `Call` of its arguments; what that is made of comes first, for those that take a call
+apart by themselves.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -9,14 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
-from fad.core.avals import SCALARS
+from fad.core.avals import SCALARS, aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import array_type
-from fad.core.level import captured_by_jit, outlived
+from fad.core.jaxapi import array_type, float0
+from fad.core.level import Level, bind, captured_by_jit, outlived, state
+from fad.core.replay_protocol import begin_trace
 from fad.core.tensor import Tensor, is_operand, new_tensor
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
+from fad.tape.engine import ZEROS_LIKE
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.inplace import check_writable, overwrite_from
 from fad.views.make_view import place_of, shares, stand_at
@@ -99,50 +106,6 @@ def leave(tree: PyTree, tensors: bool) -> PyTree:
     return trees.map_leaves(one, tree)
 
 
-def differentiable_leaves(
-    args: Sequence[PyTree], nums: Sequence[int], who: str
-) -> tuple[list[PyTree], PyTree]:
-    """The leaves of the arguments at ``nums``, to be differentiated; and the structure around them.
-
-    Raises:
-        TypeError: a leaf is not an array, or not of floating or complex dtype.
-    """
-    leaves, structure = trees.flatten(tuple([args[i] for i in nums]))
-    values = []
-    for k, x in enumerate(leaves):
-        if type(x) is array_type and (x.dtype.kind == "f" or is_inexact(x.dtype)):
-            values.append(x)
-        elif isinstance(x, (jax.Array, Tensor)) and is_inexact(x.dtype):
-            values.append(lower(x))
-        else:
-            values.append(_differentiable(x, who, names_of(nums, args)[k]))
-    return values, structure
-
-
-def _differentiable(leaf: PyTree, who: str, where: str) -> PyTree:
-    """`lower` of a value to be differentiated, after a check that it can be."""
-    if not is_operand(leaf):
-        raise ArgumentError(
-            f"{who}: {where} must be an array, got {describe(leaf)}. Only arrays can be "
-            f"differentiated: pass what is not an array as another argument.{trees.how_to_register(leaf)}"
-        )
-    value = lower(leaf)
-    if not is_inexact(value.dtype):
-        convert = (
-            f"Convert it (write {float(leaf)}), or leave"
-            if isinstance(leaf, int)
-            else ("Convert it (x.astype(float)), or leave")
-        )
-        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            convert = "A random key has no derivative: leave"
-        raise ArgumentError(
-            f"{who}: {where} must have a floating or complex dtype to be differentiated, got "
-            f"{describe(leaf)}. {convert} it out: give {who} a function of what is "
-            "to be differentiated alone, as in lambda w: loss(w, labels)."
-        )
-    return value
-
-
 def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
     """``argnums`` as positions from the left, checked."""
     if type(argnums) is int and 0 <= argnums < count:
@@ -172,18 +135,6 @@ def pick(argnums: int | Sequence[int], count: int, who: str) -> tuple[int, ...]:
             f"{who}: argnums={argnums!r} names an argument twice: its elements must be unique"
         )
     return picked
-
-
-def substitute(args: Sequence[PyTree], nums: Sequence[int], new: Sequence[PyTree]) -> list[PyTree]:
-    """``args`` with those at ``nums`` replaced and the arrays of the others as Tensors."""
-    chosen = dict(zip(nums, new))
-    return [chosen[i] if i in chosen else enter(a) for i, a in enumerate(args)]
-
-
-def stand_for(inside: Sequence[Value], arguments: PyTree) -> None:
-    """Let Tensors that stand for the leaves of ``arguments`` have their elements where these have them."""
-    for x, own in zip(trees.flatten(arguments)[0], inside, strict=True):
-        stand_at(own, place_of(x))
 
 
 def was_written(handle: PyTree) -> bool:
@@ -227,13 +178,6 @@ def write_back(originals: Sequence[Value], new: Sequence[MaybeValue], who: str) 
             overwrite_from(x, as_tensor(outlived(n)), who)
 
 
-def write_back_to(arguments: PyTree, new: Sequence[MaybeValue], who: str) -> None:
-    """`write_back` to the leaves of ``arguments``, if they may be changed in place as the function does."""
-    leaves = trees.flatten(tuple(arguments))[0]
-    check_written(leaves, [k for k, n in enumerate(new) if n is not None], who)
-    write_back(leaves, new, who)
-
-
 def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
     """Refuse what is not a function, where a transform expects one; and an argument after it."""
     if type(argnums) is not int and is_array(argnums):
@@ -251,15 +195,6 @@ def check_chunk_size(chunk_size: object, who: str) -> None:
         )
 
 
-def check_arrays(outs: Sequence[Value], who: str) -> None:
-    """Refuse outputs of a transformed function that are no arrays."""
-    for k, o in enumerate(outs):
-        if not is_operand(o):
-            raise ArgumentError(
-                f"{who}: output {k} of the function must be an array, got {describe(o)}"
-            )
-
-
 def argument_names(args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> list[str]:
     """A name for each leaf of ``(args, kwargs)``, for messages."""
     named = [
@@ -275,13 +210,249 @@ def names_of(nums: Sequence[int], args: Sequence[PyTree]) -> list[str]:
     return [f"argument {i}{path}" for i in nums for path in trees.path_names(args[i])]
 
 
-def with_aux(out: PyTree, has_aux: bool, who: str) -> tuple[PyTree, PyTree]:
-    """Split what a function with ``has_aux`` returned."""
-    if not has_aux:
-        return out, None
-    if not isinstance(out, tuple) or len(out) != 2:
-        raise ArgumentError(
-            f"{who}: with has_aux=True the function must return a pair (output, aux), "
-            f"got {describe(out)}"
+class Call:
+    """The arguments of a call of a function that a transform takes, and what comes of them.
+
+    A transform makes a Call; within its level it makes Tensors of the ``values``, and gives them to `run`, to
+    `outputs` and to `written`; outside of it again, it gives what it computed to `write_back` and `result`.
+
+    Arguments:
+        who: the transform, for messages.
+        args: the positional arguments.
+        kwargs: the keyword arguments.
+        argnums: which positional arguments are transformed, an int or a sequence of ints; None: all.
+        differentiated: their leaves must have a floating or complex dtype.
+
+    ``values``: the leaves of what is transformed, one level down. ``names``: what messages call them.
+    ``tensors``: there is a Tensor among the arguments, so that results are Tensors. ``aux``: what `run` set
+    apart.
+
+    Raises:
+        StructureError: ``argnums`` is out of range.
+        ArgumentError: a leaf is no array, or not of such a dtype.
+
+    >>> import fad
+    >>> from fad import extend
+    >>> class PlainLevel(extend.Level):
+    ...     def process(self, op, args):
+    ...         return extend.map_outputs(self.lift, extend.bind(op, [a.value for a in args]))
+    >>> def transformed(f, *args):
+    ...     call = extend.Call("transformed", args)
+    ...     with PlainLevel() as level:
+    ...         inputs = [level.lift(x) for x in call.values]
+    ...         outs = call.outputs(call.run(f, level, inputs))
+    ...         values = [level.lift(x).value for x in outs]
+    ...         written = call.written(inputs, lambda x: x.value)
+    ...     call.write_back(written)
+    ...     return call.result(values)
+    >>> transformed(lambda p: {"y": p["a"] * p["b"]}, {"a": 2.0, "b": fad.tensor(3.0)})
+    {'y': Tensor(6., dtype=float32)}
+    """
+
+    aux: PyTree = None
+
+    def __init__(
+        self,
+        who: str,
+        args: Sequence[PyTree],
+        kwargs: dict[str, PyTree] | None = None,
+        argnums: int | Sequence[int] | None = None,
+        differentiated: bool = True,
+    ) -> None:
+        self.who = who
+        self.args, self.kwargs = args, kwargs or {}
+        self.nums: Sequence[int] = (
+            range(len(args)) if argnums is None else pick(argnums, len(args), who)
         )
-    return out
+        self.single = argnums is not None and not isinstance(argnums, (tuple, list))
+        self.like: PyTree = tuple([args[n] for n in self.nums])
+        self.tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
+        leaves, self.structure = trees.flatten(self.like)
+        self.values: list[PyTree] = [
+            x
+            if type(x) is array_type and x.dtype.kind == "f"
+            else self._lowered(k, x, differentiated)
+            for k, x in enumerate(leaves)
+        ]
+
+    @staticmethod
+    def check(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
+        """Refuse what is no function, and ``argnums`` that are arguments: for when a transform is made.
+
+        Raises:
+            TypeError: ``f`` cannot be called.
+            ArgumentError: ``argnums`` is an array.
+        """
+        check_callable(f, who, argnums)
+
+    def _lowered(self, k: int, leaf: PyTree, differentiated: bool) -> Value:
+        """A leaf one level down, after a check that it can be transformed."""
+        if not is_operand(leaf):
+            advice = (
+                ". Only arrays can be differentiated: pass what is not an array as another argument."
+                f"{trees.how_to_register(leaf)}"
+            )
+            raise ArgumentError(
+                f"{self.who}: {self.names[k]} must be an array, got {describe(leaf)}"
+                f"{advice if differentiated else ''}"
+            )
+        value: Value = lower(leaf)
+        if differentiated and not is_inexact(value.dtype):
+            convert = f"write {float(leaf)}" if isinstance(leaf, int) else "x.astype(float)"
+            advice = f"Convert it ({convert}), or leave"
+            if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+                advice = "A random key has no derivative: leave"
+            raise ArgumentError(
+                f"{self.who}: {self.names[k]} must have a floating or complex dtype to be differentiated, "
+                f"got {describe(leaf)}. {advice} it out: give {self.who} a function of what is "
+                "to be differentiated alone, as in lambda w: loss(w, labels)."
+            )
+        return value
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """A name for each of the values, such as "argument 0['w']"."""
+        return names_of(self.nums, self.args)
+
+    def tangent(self, k: int, tangent: PyTree) -> MaybeValue:
+        """What a user gives as a tangent of the value ``k``, checked, and one level down; None is zero.
+
+        Raises:
+            StructureError: it does not have the shape and dtype of the value.
+        """
+        value = self.values[k]
+        if type(tangent) is array_type and type(value) is array_type:
+            ours, theirs = value.aval, tangent.aval  # most often nothing is to be converted
+            if ours.dtype == theirs.dtype and ours.shape == theirs.shape and is_inexact(ours.dtype):
+                return tangent
+        checked: MaybeValue = tangent_of(value, tangent, self.who, self.names[k])
+        return checked
+
+    def run(
+        self,
+        f: Callable[..., PyTree],
+        level: Level | None,
+        inputs: Sequence[Value],
+        has_aux: bool = False,
+    ) -> PyTree:
+        """What ``f`` returns, with ``inputs``, Tensors of ``level``, in the place of the values.
+
+        If such calls repeat, their operations are deferred until the level ends, and run as one; with None
+        in the place of the level they are not. With ``has_aux`` f returns a pair, of which the second is put
+        into ``aux``.
+
+        Raises:
+            ArgumentError: it does not.
+        """
+        if self.tensors:
+            for x, inside in zip(trees.flatten(self.like)[0], inputs, strict=True):
+                stand_at(inside, place_of(x))
+        if level is not None and inputs and state.replaying:
+            begin_trace(level, inputs, f)
+        new = dict(zip(self.nums, trees.unflatten(self.structure, inputs, self.like), strict=True))
+        args = [new[n] if n in new else enter(x) for n, x in enumerate(self.args)]
+        out = f(*args, **enter(self.kwargs)) if self.kwargs else f(*args)
+        if has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise ArgumentError(
+                    f"{self.who}: with has_aux=True the function must return a pair (output, aux), "
+                    f"got {describe(out)}"
+                )
+            out, self.aux = out
+        return out
+
+    def outputs(self, out: PyTree) -> list[Value]:
+        """The leaves of what a function returned, each an array.
+
+        Raises:
+            ArgumentError: one is no array.
+        """
+        outs, self.out_structure = trees.flatten(out)
+        for k, x in enumerate(outs):
+            if not is_operand(x):
+                raise ArgumentError(
+                    f"{self.who}: output {k} of the function must be an array, got {describe(x)}"
+                )
+        self.out_like = trees.skeleton(out)
+        return outs
+
+    def written(
+        self, inputs: Sequence[Tensor], value_of: Callable[[Tensor], Value]
+    ) -> list[MaybeValue]:
+        """The new values, one level down, of those inputs that the function wrote to; None for others."""
+        return [value_of(x) if was_written(x) else None for x in inputs]
+
+    def write_back(self, written: Sequence[MaybeValue]) -> None:
+        """Write to the caller's Tensors what the function wrote to those inside.
+
+        Raises:
+            LevelError: they must not be written to.
+        """
+        leaves = trees.flatten(self.like)[0]
+        check_written(leaves, [k for k, n in enumerate(written) if n is not None], self.who)
+        write_back(leaves, written, self.who)
+
+    def forget(self) -> None:
+        """Let go of the arguments: what outlives the call needs their structure alone."""
+        self.args, self.kwargs, self.values = (), {}, []
+        self.like = trees.skeleton(self.like)
+
+    def argument(self, leaves: Sequence[PyTree]) -> PyTree:
+        """``leaves`` in the structure of what is transformed: of one argument, or of a tuple of them."""
+        nested = trees.unflatten(self.structure, leaves, self.like)
+        return nested[0] if self.single else nested
+
+    def result(self, leaves: Sequence[PyTree]) -> PyTree:
+        """``leaves`` in the structure of the output, as the caller sees them."""
+        return leave(trees.unflatten(self.out_structure, leaves, self.out_like), self.tensors)
+
+
+def zeros_like(x: Operand) -> Value:
+    """Zeros with the shape and dtype of ``x``, at its levels.
+
+    >>> import fad
+    >>> fad.extend.zeros_like(fad.tensor([1.0, 2.0]))
+    Tensor([0., 0.], dtype=float32)
+    """
+    if not is_operand(x):
+        raise ArgumentError(f"an output must be an array to have a tangent, got {describe(x)}")
+    return bind(ZEROS_LIKE, (x if isinstance(x, Tensor) else jnp.asarray(x),))
+
+
+def filled(values: Sequence[MaybeValue], like: Sequence[Operand]) -> list[Value]:
+    """``values``, with zeros like those of ``like`` in the place of None."""
+    return [zeros_like(x) if v is None else v for v, x in zip(values, like, strict=True)]
+
+
+def tangent_of(primal: PyTree, tangent: PyTree, who: str, name: str) -> PyTree:
+    """A tangent checked against its primal; None is zero."""
+    if tangent is None:
+        return None
+    dtype = getattr(tangent, "dtype", None)
+    if dtype == float0:
+        return None
+    if not is_operand(tangent):
+        raise StructureError(
+            f"{who}: the tangent of {name} must be an array, got {describe(tangent)}"
+        )
+    if not is_inexact(primal.dtype):
+        raise StructureError(
+            f"{who}: {name} has dtype {primal.dtype}, which has no derivatives: its tangent must be "
+            f"None, got {describe(tangent)}"
+        )
+    if dtype is None and not isinstance(tangent, complex):
+        # A Python number moves a Python number, which is weakly typed.
+        tangent = jnp.asarray(float(tangent)) if aval_of(primal).weak_type else tangent
+        if getattr(tangent, "dtype", None) != primal.dtype:
+            tangent = as_array(tangent, primal.dtype)
+    tangent = lower(tangent)
+    if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
+        if tuple(tangent.shape) == tuple(primal.shape):
+            advice = f"Convert it: t.astype({str(primal.dtype)!r})."
+        else:
+            advice = "Broadcast or reshape it: fad.numpy.broadcast_to(t, x.shape)."
+        raise StructureError(
+            f"{who}: the tangent of {name} must have the shape and dtype of its primal, "
+            f"{primal.dtype}{list(primal.shape)}, got {tangent.dtype}{list(tangent.shape)}. {advice}"
+        )
+    return tangent

@@ -118,7 +118,7 @@ class WatchLevel(GradLevel):
         return self
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        return super().process(op, [self.own(a) for a in args])
+        return super().process(op, [self.stand_in(a) for a in args])
 
     def note_write(self) -> None:
         self.writes = True
@@ -138,7 +138,7 @@ class WatchLevel(GradLevel):
         t._requires_grad = requires_grad
         return t
 
-    def own(self, x: Operand) -> Operand:
+    def stand_in(self, x: Operand) -> Operand:
         """``x``; for a Tensor from outside, what stands in for it."""
         try:
             x = outlived(x)
@@ -173,11 +173,11 @@ class WatchLevel(GradLevel):
         pairs = list(zip(self.stand_ins, self.captures.tensors, strict=True))
         if arguments:
             pairs += self.operands  # type: ignore[arg-type]
-        return next((x for own, x in pairs if own is leaf), None)
+        return next((x for inside, x in pairs if inside is leaf), None)
 
     def lower(self, x: Operand) -> Operand:
         """``x`` one level down; Tensors from outside are noted, and replaced."""
-        x = self.own(x)
+        x = self.stand_in(x)
         return x.value if isinstance(x, Tensor) and x.level is self else x
 
 
@@ -287,7 +287,7 @@ class CheckpointRules(CallRules):
         level.recording = self.recording
         with alive_again(self.batches), level:
             inside, out = self._run(level, values)
-            outs = [level.own(o) for o in split(out)[0]]
+            outs = [level.stand_in(o) for o in split(out)[0]]
             variables = select(wanted, inside)
             return spread(wanted, pull_back(outs, cotangents, variables) if variables else ())
 
@@ -381,10 +381,10 @@ def checkpoint(
         with WatchLevel(first=True) as level:
             inside = [level.tensor(_constant(x), _requires(x)) for x in operands]
             level.operands = list(zip(inside, operands, strict=True))
-            found = body(inside)
+            result = body(inside)
             level.operands = []
-            requires_grad = list(map(_requires, split(found)[0]))
-            out = trees.map_leaves(level.lower, found)
+            requires_grad = list(map(_requires, split(result)[0]))
+            out = trees.map_leaves(level.lower, result)
         captures = level.captures.tensors
         every = [*captures, *operands, *level.lanes]
         tracked = any(map(_is_tracked, every))
@@ -398,7 +398,7 @@ def checkpoint(
                     "from outside as arguments"
                 )
             requires = [_requires(x) for x in every]
-            known, template = split(out)
+            leaves, template = split(out)
             rules = CheckpointRules(
                 body,
                 len(captures),
@@ -408,9 +408,9 @@ def checkpoint(
                 level.recording,
                 level.writes,
             )
-            outs = list(bind(FunctionOp(rules, known=(known, template)), every))
+            outs = list(bind(FunctionOp(rules, known=(leaves, template)), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
-                pairs = zip(known, outs, requires_grad, strict=True)
+                pairs = zip(leaves, outs, requires_grad, strict=True)
                 outs = [o if r else k for k, o, r in pairs]
             out = template.combine(outs)
         return leave(out, tensors)
@@ -425,8 +425,8 @@ def _kept_by(
     template: list[Template] = []
 
     def arrays(*inside: Tensor) -> list[Operand]:
-        outs, found = split(body(inside))
-        template[:] = [found]
+        outs, form = split(body(inside))
+        template[:] = [form]
         return outs
 
     arrays.__wrapped__ = body  # type: ignore[attr-defined]
@@ -440,12 +440,12 @@ def _kept_by(
 
 def _only_level(xs: Sequence[object]) -> Level | None:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
-    found: set[Any] = set()
+    levels: set[Any] = set()
     for x in xs:
         for depth, t in enumerate(layers(x)):
             if t.requires_grad or (t.aux is not None and not t.level.maps):
-                found.add(None if depth else t.level)
-    top = found.pop() if len(found) == 1 else None
+                levels.add(None if depth else t.level)
+    top = levels.pop() if len(levels) == 1 else None
     return top if top is not None and top.wraps else None
 
 
@@ -465,5 +465,5 @@ def _constant(x: Operand) -> Operand:
 
 def _is_tracked(x: object) -> bool:
     """Whether any level keeps something for ``x``."""
-    found = any([t.requires_grad or t.aux is not None for t in layers(x)])
-    return found or isinstance(bottom(x), jax.core.Tracer)
+    tracked = any([t.requires_grad or t.aux is not None for t in layers(x)])
+    return tracked or isinstance(bottom(x), jax.core.Tracer)

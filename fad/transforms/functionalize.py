@@ -65,9 +65,9 @@ def functionalized(f: Callable[..., PyTree], writes_arguments: bool) -> Callable
             out = f(*inside, **inside_kwargs)
         if writes_arguments:
             for x in trees.flatten(entered)[0]:
-                own = memo.get(id(x))
-                if own is not None and version_of(own) != before[id(x)]:
-                    overwrite_from(x, snapshot(own), "functionalize")
+                written = memo.get(id(x))
+                if written is not None and version_of(written) != before[id(x)]:
+                    overwrite_from(x, snapshot(written), "functionalize")
         return leave(out, tensors)
 
     return pure

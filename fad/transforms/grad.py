@@ -14,27 +14,21 @@ from jax.tree_util import PyTreeDef
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.level import Level, bind, restores_modes, state
-from fad.core.replay_protocol import begin_trace
+from fad.core.level import Level, bind, restores_modes
 from fad.core.tensor import Tensor
 from fad.core.types import DType, MaybeValue, PyTree, Shape, Value
 from fad.errors import GradientError, StructureError, describe
-from fad.tape.engine import UNIT_COTANGENT, ZEROS_LIKE, pull_back
+from fad.tape.engine import UNIT_COTANGENT, pull_back
 from fad.tape.recorder import GradLevel
 from fad.transforms.boundary import (
-    check_arrays,
+    Call,
     check_callable,
-    differentiable_leaves,
-    enter,
+    filled,
     has_tensor,
     leave,
     lower,
-    pick,
-    stand_for,
-    substitute,
-    with_aux,
+    zeros_like,
 )
-from fad.transforms.call import filled
 
 WITH_AUX = ("grad", "value_and_grad", "grad_and_value")  # these take has_aux
 
@@ -98,39 +92,25 @@ def gradient_function(
     @restores_modes
     @functools.wraps(f)
     def gradient(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        nums = pick(argnums, len(args), who)
-        values, structure = differentiable_leaves(args, nums, who)
-        tensors = has_tensor(args) or (bool(kwargs) and has_tensor(kwargs))
+        call = Call(who, args, kwargs, argnums)
         with GradLevel() as level:
-            variables = [level.variable(v) for v in values]
-            like = [args[i] for i in nums]
-            if tensors:
-                stand_for(variables, like)
-            if variables and state.replaying:
-                begin_trace(level, variables, f)
-            inside = trees.unflatten(structure, variables, like)
-            out = f(*substitute(args, nums, inside), **enter(kwargs))
-            aux = None
-            if has_aux:
-                out, aux = with_aux(out, True, who)
-            _check_scalar(out, who)
-            outs = [out]
-            del out
+            variables = [level.variable(v) for v in call.values]
+            outs = [call.run(f, level, variables, has_aux)]
+            _check_scalar(outs[0], who)
             trace, replayed = level.trace, None  # None if it has ended
             if trace is not None:
                 replayed = trace.finish(outs, _gradients, leaves=variables, values=with_value)
-            grads = replayed[1] if replayed else _gradients(level, outs, variables, values)
-            pairs = zip(grads, values, strict=True)
-            found = [bind(ZEROS_LIKE, (v,)) if g is None else g for g, v in pairs]
-        result = trees.unflatten(structure, found, like)
-        result = leave(result if isinstance(argnums, (tuple, list)) else result[0], tensors)
+            grads = replayed[1] if replayed else _gradients(level, outs, variables, call.values)
+            pairs = zip(grads, call.values, strict=True)
+            leaves = [zeros_like(v) if g is None else g for g, v in pairs]
+        result = leave(call.argument(leaves), call.tensors)
         if not (has_aux or with_value):
             return result
-        aux = leave(aux, tensors)
+        aux = leave(call.aux, call.tensors)
         if not with_value:
             return result, aux
         (out,) = outs
-        value = leave(as_array(out) if not isinstance(out, Tensor) else out, tensors)
+        value = leave(as_array(out) if not isinstance(out, Tensor) else out, call.tensors)
         return ((value, aux) if has_aux else value), result
 
     return gradient
@@ -216,27 +196,22 @@ def pullback_of(
 ) -> PyTree:
     """`vjp`, under the name ``who`` in messages, its result under the name ``pull``."""
     check_callable(f, who)
-    values, structure = differentiable_leaves(primals, range(len(primals)), who)
-    tensors = has_tensor(primals)
-    like = trees.skeleton(primals)  # the arrays need not live as long as vjp_fn
+    call = Call(who, primals)
     with GradLevel() as level:
-        variables = [level.variable(v) for v in values]
-        if tensors:
-            stand_for(variables, primals)
-        inside = trees.unflatten(structure, variables, like)
-        out, aux = with_aux(f(*inside), has_aux, who)
-    outs, out_structure = trees.flatten(out)
-    check_arrays(outs, who)
+        variables = [level.variable(v) for v in call.values]
+        outs = call.outputs(call.run(f, None, variables, has_aux))
+    values = call.values
+    call.forget()
     avals = [aval_like(o) for o in outs]
 
     def vjp_fn(cotangent: PyTree) -> PyTree:
-        cts = cotangent_leaves(cotangent, out_structure, avals, pull)
+        cts = cotangent_leaves(cotangent, call.out_structure, avals, pull)
         grads = pull_back(outs, cts, variables, keep_graph=True) if variables else []
-        found = filled(grads, values)
-        return leave(trees.unflatten(structure, found, like), tensors or has_tensor(cotangent))
+        leaves = call.argument(filled(grads, values))
+        return leave(leaves, call.tensors or has_tensor(cotangent))
 
-    result = leave(out, tensors)
-    return (result, vjp_fn, leave(aux, tensors)) if has_aux else (result, vjp_fn)
+    result = call.result(outs)
+    return (result, vjp_fn, leave(call.aux, call.tensors)) if has_aux else (result, vjp_fn)
 
 
 def aval_like(x: PyTree) -> tuple[Shape, DType]:
@@ -254,14 +229,14 @@ def cotangent_leaves(
     who: str,
 ) -> list[MaybeValue]:
     """The leaves of a cotangent, checked against the output; None is zero."""
-    leaves, given = trees.flatten_with_none(cotangent)
+    leaves, actual = trees.flatten_with_none(cotangent)
     skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
     expected: PyTreeDef = jax.tree_util.tree_structure(skeleton)
-    if given != expected:
+    if actual != expected:
         if cotangent is None:
             return [None] * len(avals)
         raise StructureError(
-            f"{who}: the cotangent must have the structure of the output, {structure}, got {given}"
+            f"{who}: the cotangent must have the structure of the output, {structure}, got {actual}"
         )
     result: list[MaybeValue] = []
     for k, (c, (shape, dtype)) in enumerate(zip(leaves, avals, strict=True)):

@@ -25,13 +25,13 @@ from fad.tape.jvp import JvpLevel
 from fad.tape.recorder import GradLevel
 from fad.tape.vmap import BatchLevel
 from fad.transforms.boundary import (
+    Call,
     check_callable,
     check_chunk_size,
+    filled,
     has_tensor,
     leave,
-    with_aux,
 )
-from fad.transforms.call import Call, filled
 from fad.transforms.grad import gradient_function, pullback_of
 from fad.transforms.jvp import call_along, push_forward
 from fad.transforms.linearize import linearization_of
@@ -85,15 +85,13 @@ def reverse_jacobian(
         values = call.values
         with GradLevel() as level:
             variables = [level.variable(v) for v in values]
-            out, aux = with_aux(call.run(f, level, variables), has_aux, who)
-            outs = _check_outputs(call.outputs(out), who)
-            del out
+            outs = _check_outputs(call.outputs(call.run(f, level, variables, has_aux)), who)
             rows_of = functools.partial(_rows, chunk_size)
             rows = None
             trace = level.trace  # None if it has ended
             if trace is not None:
-                found = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
-                rows = None if found is None else found[1]
+                replayed = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
+                rows = None if replayed is None else replayed[1]
             if rows is None:
                 rows = rows_of(level, outs, variables, values)
         width = len(values)
@@ -102,7 +100,7 @@ def reverse_jacobian(
             for k, o in enumerate(outs)
         ]
         result = call.result(list(map(call.argument, blocks)))
-        return (result, leave(aux, call.tensors)) if has_aux else result
+        return (result, leave(call.aux, call.tensors)) if has_aux else result
 
     return jacobian
 
@@ -125,14 +123,14 @@ def _rows(
     rows: list[Value] = []
     for k, o in enumerate(outs):
         run, basis = functools.partial(pull, k), basis_of([o])
-        found = _over_basis(run, basis, chunk_size, 0)
+        block = _over_basis(run, basis, chunk_size, 0)
         if _is_complex(o) and not all(map(_is_complex, values)):
             parts = _over_basis(run, [1j * b for b in basis], chunk_size, 0)
-            found = [
+            block = [
                 g if _is_complex(v) else bind(_OF_PARTS, (g, part))
-                for g, part, v in zip(found, parts, values, strict=True)
+                for g, part, v in zip(block, parts, values, strict=True)
             ]
-        rows += found
+        rows += block
     return rows
 
 
@@ -168,14 +166,14 @@ def forward_jacobian(
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
         call = _call(args, kwargs, argnums, who)
         values = call.values
-        found: dict[str, PyTree] = {}
+        written: list[MaybeValue] = []
 
         @functools.wraps(f)
         def push(tangents: Sequence[Value]) -> list[Value]:
             with JvpLevel() as level:
                 duals = [level.dual(v, t) for v, t in zip(values, tangents, strict=True)]
-                out, found["aux"] = with_aux(call.run(f, level, duals), has_aux, who)
-                pairs = [level.unpack(o) for o in call.outputs(out)]
+                pairs = [level.unpack(o) for o in call.outputs(call.run(f, level, duals, has_aux))]
+                written[:] = call.written(duals, lambda d: level.unpack(d)[0])
             return filled([t for _, t in pairs], [p for p, _ in pairs])
 
         basis = basis_of(values)
@@ -183,10 +181,10 @@ def forward_jacobian(
         complex_of = list(map(_is_complex, values))
         turned: Sequence[MaybeValue] = [None] * len(columns)
         if any(complex_of) and any(map(_is_real, columns)):
-            others = [
+            imaginary = [
                 1j * b if c else jnp.zeros_like(b) for b, c in zip(basis, complex_of, strict=True)
             ]
-            turned = _over_basis(push, others, chunk_size, -1)
+            turned = _over_basis(push, imaginary, chunk_size, -1)
         bounds = np.cumsum([0, *[int(np.prod(v.shape, dtype=int)) for v in values]]).tolist()
         blocks = []
         for j, t in zip(columns, turned, strict=True):
@@ -197,8 +195,9 @@ def forward_jacobian(
                     block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
                 row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
             blocks.append(row)
+        call.write_back(written)
         result = call.result(list(map(call.argument, blocks)))
-        return (result, leave(found["aux"], call.tensors)) if has_aux else result
+        return (result, leave(call.aux, call.tensors)) if has_aux else result
 
     return jacobian
 
@@ -376,11 +375,11 @@ def basis_of(values: Sequence[Value]) -> list[Value]:
     if total > SMALL:
         return _new_basis(shapes, dtypes)
     key = shapes, dtypes, jaxapi.trace_context()
-    found = _small_basis(*key)
-    if any([b.is_deleted() for b in found]):  # one was a result, and donated by the user
+    basis = _small_basis(*key)
+    if any([b.is_deleted() for b in basis]):  # one was a result, and donated by the user
         _small_basis.cache_clear()
-        found = _small_basis(*key)
-    return found
+        basis = _small_basis(*key)
+    return basis
 
 
 SMALL = 64  # elements: the basis of so many is kept, and is a constant of compiled code

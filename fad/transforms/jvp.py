@@ -20,8 +20,15 @@ from fad.errors import ArgumentError, GradientError, LevelError, StructureError,
 from fad.tape.grad_mode import BlockType
 from fad.tape.jvp import JvpLevel
 from fad.tape.recorder import as_tensor
-from fad.transforms.boundary import check_callable, has_tensor, leave, lower, with_aux
-from fad.transforms.call import Call, filled, tangent_of
+from fad.transforms.boundary import (
+    Call,
+    check_callable,
+    filled,
+    has_tensor,
+    leave,
+    lower,
+    tangent_of,
+)
 from fad.views.aliases import link_of
 from fad.views.duals import DualLink, joined, made_dual
 
@@ -79,9 +86,7 @@ def push_forward(
     call.tensors = call.tensors or has_tensor(tangents)
     with JvpLevel() as level:
         duals = [level.dual(v, t) for v, t in zip(call.values, directions, strict=True)]
-        out, aux = with_aux(call.run(f, level, duals), has_aux, who)
-        result = [level.unpack(o) for o in call.outputs(out)]
-        del out
+        result = [level.unpack(o) for o in call.outputs(call.run(f, level, duals, has_aux))]
         changed = call.written(duals, lambda d: level.unpack(d)[0])
     for k, (_, t) in enumerate(result):
         if strict and t is None:
@@ -92,7 +97,7 @@ def push_forward(
     call.write_back(changed)
     primals_out = [p for p, _ in result]
     pair = call.result(primals_out), call.result(filled([t for _, t in result], primals_out))
-    return (*pair, leave(aux, call.tensors)) if has_aux else pair
+    return (*pair, leave(call.aux, call.tensors)) if has_aux else pair
 
 
 def call_along(primals: PyTree, tangents: PyTree, who: str) -> tuple[Call, list[MaybeValue]]:
@@ -102,12 +107,16 @@ def call_along(primals: PyTree, tangents: PyTree, who: str) -> tuple[Call, list[
             f"{who}: primals and tangents must be tuples, one entry for each argument, got "
             f"{describe(primals)} and {describe(tangents)}. Write {who}(f, (x,), (t,))."
         )
-    structure = trees.flatten(tuple(primals))[1]
-    leaves, own = trees.flatten_with_none(tuple(tangents))
-    if own != structure:
-        leaves = _leaves_with_none(structure, tuple(tangents), who)
     call = Call(who, primals, differentiated=False)
-    return call, [call.tangent(k, t) for k, t in enumerate(leaves)]
+    return call, directions_of(call, tangents)
+
+
+def directions_of(call: Call, tangents: Sequence[PyTree]) -> list[MaybeValue]:
+    """The tangents of the values of a call, checked against them."""
+    leaves, structure = trees.flatten_with_none(tuple(tangents))
+    if structure != call.structure:
+        leaves = _leaves_with_none(call.structure, tuple(tangents), call.who)
+    return [call.tangent(k, t) for k, t in enumerate(leaves)]
 
 
 def _leaves_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[MaybeValue]:
@@ -382,15 +391,15 @@ def exit_dual_level(*, level: Level | None = None) -> None:
     4.0
     >>> fad.autograd.forward_ad.exit_dual_level()
     """
-    found = _level(level, "exit_dual_level")
-    inner = _levels_inside(found)
-    if inner or found not in state.levels:
+    dual = _level(level, "exit_dual_level")
+    inner = _levels_inside(dual)
+    if inner or dual not in state.levels:
         last = inner[-1] if inner else "none in this thread"
         raise LevelError(
-            f"exit_dual_level: {found!r} is not the last one that was entered, which is {last!r}: leave that "
+            f"exit_dual_level: {dual!r} is not the last one that was entered, which is {last!r}: leave that "
             "one first"
         )
-    found.__exit__()
+    dual.__exit__()
 
 
 class set_fwd_grad_enabled:

@@ -23,18 +23,15 @@ from fad.errors.advice import no_transpose
 from fad.tape.recorder import RecordingLevel
 from fad.tape.staged import StagedLevel, in_body, stage, unrecorded_p
 from fad.transforms.boundary import (
-    check_arrays,
+    Call,
     check_callable,
-    differentiable_leaves,
     enter,
+    filled,
     has_tensor,
     leave,
     lower,
-    stand_for,
-    with_aux,
 )
-from fad.transforms.call import filled
-from fad.transforms.jvp import call_along
+from fad.transforms.jvp import directions_of
 
 # ``linearize``: run a function once, then apply its derivative to any number of tangents.
 
@@ -82,11 +79,11 @@ class LinearizeLevel(RecordingLevel):
 
     def push(self, tangents: Sequence[Value]) -> dict[int, Value]:
         """Tangents of everything on the tape, from those of the inputs."""
-        known: dict[int, Value] = dict(enumerate(tangents))
+        by_number: dict[int, Value] = dict(enumerate(tangents))
         for op, operands, numbers, produced in self.tape:
-            out = bind(op, [*operands, *[known[n] for n in numbers]])
-            known.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
-        return known
+            out = bind(op, [*operands, *[by_number[n] for n in numbers]])
+            by_number.update(zip(produced, out if type(out) is tuple else (out,), strict=True))
+        return by_number
 
 
 def linearize(f: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> PyTree:
@@ -118,30 +115,26 @@ def linearize(f: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False)
 def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, who: str) -> PyTree:
     """`linearize`, under the name ``who`` in messages."""
     check_callable(f, who)
-    values, structure = differentiable_leaves(primals, range(len(primals)), who)
-    tensors = has_tensor(primals)
+    call = Call(who, primals)
     with LinearizeLevel() as level:
-        variables = [level.variable(v) for v in values]
-        for v in values:
+        variables = [level.variable(v) for v in call.values]
+        for v in call.values:
             level.note_argument(v)
-        if tensors:
-            stand_for(variables, primals)
-        inside = trees.unflatten(structure, variables, primals)
-        out, aux = with_aux(f(*inside), has_aux, who)
-        outs, out_structure = trees.flatten(out)
-        check_arrays(outs, who)
-        like = trees.skeleton(out)
+        outs = call.outputs(call.run(f, None, variables, has_aux))
         numbers = [level.value_and_aux(o)[1] for o in outs]
+        written = call.written(variables, lambda x: level.value_and_aux(x)[0])
+    call.write_back(written)
     results = [outlived(o) for o in outs]
 
     def jvp_fn(*tangents: PyTree) -> PyTree:
-        _, directions = call_along(primals, tangents, "jvp_fn")
-        known = level.push(filled(directions, values))
-        out_t = filled([None if n is None else known[n] for n in numbers], results)
-        return leave(trees.unflatten(out_structure, out_t, like), tensors or has_tensor(tangents))
+        pushed = level.push(filled(directions_of(call, tangents), call.values))
+        out_t = filled([None if n is None else pushed[n] for n in numbers], results)
+        out_t = trees.unflatten(call.out_structure, out_t, call.out_like)
+        return leave(out_t, call.tensors or has_tensor(tangents))
 
-    result = leave(trees.unflatten(out_structure, results, like), tensors)
-    return (result, jvp_fn, leave(aux, tensors)) if has_aux else (result, jvp_fn)
+    result = call.result(results)
+    call.who = "jvp_fn"
+    return (result, jvp_fn, leave(call.aux, call.tensors)) if has_aux else (result, jvp_fn)
 
 
 # ``linear_transpose``: the transpose of a linear function.
@@ -217,16 +210,18 @@ def linear_transpose(f: Callable[..., PyTree], *primals: PyTree) -> Callable[...
         ) from error
 
     def function(cotangent: PyTree) -> PyTree:
-        given, found = trees.flatten(enter(cotangent))
-        avals = [aval_of(x) for x in given if is_operand(x)]
+        cotangents, cotangent_structure = trees.flatten(enter(cotangent))
+        avals = [aval_of(x) for x in cotangents if is_operand(x)]
         shapes = [(tuple(a.shape), a.dtype) for a in avals]
-        if found != out_structure or shapes != [(tuple(a.shape), a.dtype) for a in expected]:
+        if cotangent_structure != out_structure or shapes != [
+            (tuple(a.shape), a.dtype) for a in expected
+        ]:
             shown = trees.unflatten(out_structure, [f"{a.dtype}{list(a.shape)}" for a in expected])
             raise StructureError(
                 f"linear_transpose: the cotangent must be like the result of the function, {shown}, got "
                 f"{describe(cotangent)}"
             )
-        out = bind(transposed, [*captures, *map(lower, given)])
+        out = bind(transposed, [*captures, *map(lower, cotangents)])
         outs = list(out) if type(out) is tuple else [out]
         return leave(trees.unflatten(structure, outs, like=like), has_tensor(cotangent))
 

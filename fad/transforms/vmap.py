@@ -96,10 +96,10 @@ def view_of_argument(
         ):
             return None
         return BatchedView(out, _batched((Step(IDENTITY),), None, target, level))
-    found = chain_from(out, inside)
-    if found is None or target is None:
+    origin = chain_from(out, inside)
+    if origin is None or target is None:
         return None
-    k, chain = found
+    k, chain = origin
     if not isinstance(arguments[k], Tensor):
         return None
     if out is inside[k] and target == dims[k]:
@@ -137,13 +137,13 @@ def _batched_op(
     def places(addresses: Array, parent: Aval, *numbers: Array) -> Array | None:
         shape = parent.shape if dim is None else (*parent.shape[:dim], *parent.shape[dim + 1 :])
         lane = jax.ShapeDtypeStruct(shape, parent.dtype)
-        found: Array | None = jax.vmap(
-            lambda x, *own: chain_addresses(ops, x, lane, split_numbers(form, own)),
+        batched: Array | None = jax.vmap(
+            lambda x, *of_lane: chain_addresses(ops, x, lane, split_numbers(form, of_lane)),
             (dim, *axes),
             target,
             axis_size=size,
         )(addresses, *numbers)
-        return found
+        return batched
 
     repeats = dim is None or any([op.write is Write.BROADCAST for op in ops])
     name = "broadcast" if dim is None else ops[-1].primitive.name
@@ -224,8 +224,8 @@ def vmap(
     [3.0, 4.0]
     """
     check_callable(f, "vmap")
-    in_dims = _given("in_dims", in_dims, "in_axes", in_axes)
-    out_dims = _given("out_dims", out_dims, "out_axes", out_axes)
+    in_dims = _of_two_names("in_dims", in_dims, "in_axes", in_axes)
+    out_dims = _of_two_names("out_dims", out_dims, "out_axes", out_axes)
     if randomness not in list(RANDOMNESS):
         raise ArgumentError(
             f"vmap: randomness must be one of {', '.join(map(repr, RANDOMNESS))}, got {randomness!r}"
@@ -235,8 +235,8 @@ def vmap(
     @restores_modes
     @functools.wraps(f)
     def mapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        given = (args, kwargs) if kwargs else args
-        leaves, structure = trees.flatten(given)
+        arguments = (args, kwargs) if kwargs else args
+        leaves, structure = trees.flatten(arguments)
         dims = trees.broadcast_prefix(in_dims_of(in_dims, args), args, "vmap: in_dims")
         dims += [0 if is_array(x) else None for x in leaves[len(dims) :]]  # those of kwargs
         values, dims, size = batch_inputs(
@@ -265,7 +265,7 @@ def vmap(
                 for x, place in zip(inside, own_places, strict=True):
                     stand_at(x, place)
                 begin_trace(level, mapped, f)
-                called = trees.unflatten(structure, inside, given)
+                called = trees.unflatten(structure, inside, arguments)
                 if kwargs:
                     out = f(*called[0], **called[1])
                 else:
@@ -329,14 +329,14 @@ def vmap(
     return mapped
 
 
-def _given(name: str, value: PyTree, other: str, same: PyTree) -> PyTree:
+def _of_two_names(name: str, value: PyTree, other: str, same: PyTree) -> PyTree:
     """The value of a parameter that has two names."""
     if value is not _NOT_GIVEN and same is not _NOT_GIVEN:
         raise ArgumentError(
             f"vmap: {name} and {other} are two names of one argument: give one of them"
         )
-    found = same if value is _NOT_GIVEN else value
-    return 0 if found is _NOT_GIVEN else found
+    chosen = same if value is _NOT_GIVEN else value
+    return 0 if chosen is _NOT_GIVEN else chosen
 
 
 def _shared_with_mapped(leaves: list[Value], dims: list[int | None]) -> dict[int, int]:

@@ -38,7 +38,7 @@ ROOMS = {
     "random": "",
     "scipy": "*",
     "functions": "context rules derived_rules closures native user_rules compiled_rules calls function",
-    "transforms": """backward boundary call jvp grad linearize jacobians vmap checkpoint functionalize
+    "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
     "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions * install",

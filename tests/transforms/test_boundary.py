@@ -243,6 +243,44 @@ def test_python_scalars_are_weakly_typed() -> None:
     assert fad.grad(lambda x: fnp.sum(x * 3.0).astype(np.float32))(x).dtype == jnp.bfloat16
 
 
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda f: f,
+        lambda f: lambda x: fad.jvp(f, (x,), (W[0],)),
+        lambda f: lambda x: fad.linearize(f, x),
+        fad.jacfwd,
+        lambda f: fad.jacfwd(f, chunk_size=1),
+        lambda f: fad.jacfwd(f, chunk_size=2),
+        fad.vmap,
+        fad.jit,
+        lambda f: fad.vmap(lambda x: fad.jvp(f, (x,), (1.0,))),
+        lambda f: fad.jit(fad.jacfwd(f)),
+    ],
+)
+@pytest.mark.parametrize("replay", [False, True])
+def test_a_write_to_an_argument_reaches_the_caller(transformed: Any, replay: bool) -> None:
+    def f(x: Any) -> Any:
+        y = fnp.exp(x)  # keeps its output alone for the backward pass
+        x += y
+        x *= 3.0
+        return y * 2.0
+
+    function = transformed(f)
+    with fad.autograd.compiled(replay):
+        for _ in range(3):
+            x = fad.tensor(X)
+            function(x)
+            assert_close(x.array, 3.0 * (X + jnp.exp(X)))
+    leaf = fad.tensor(X, requires_grad=True)
+    with pytest.raises(fad.errors.GradientError, match="leaf"):
+        function(leaf)
+    x = leaf * 1.0
+    function(x)
+    (g,) = fad.autograd.grad(x.sum(), leaf)
+    assert_close(g, 3.0 * (1.0 + jnp.exp(X)))
+
+
 # Constants, and values from outside
 
 
