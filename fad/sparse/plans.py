@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -159,13 +159,12 @@ class Derivative:
                 f"{self.who}: chunk_size should be None or an int greater than 0, got {size!r}"
             )
         self.computes = self.who in (JACOBIAN, HESSIAN)
-        # A list for each key, with the plan, or empty.
-        self.plans = functools.lru_cache(maxsize=256)(lambda key: [])
+        self.plans: Callable[..., list[Prepared]] = functools.lru_cache(maxsize=256)(_no_plan)
 
     def plan(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> Prepared:
         """The plan for a call."""
         leaves, rest, key = split_call(self.who, args, kwargs)
-        place: list[Prepared] = self.plans(key)
+        place = self.plans(key)
         if place and all(map(_is_as_before, place[0].live)):
             return place[0]
         plan, kept = self._new_plan(args, leaves, rest)
@@ -281,6 +280,11 @@ class Derivative:
             return stacked
         stacked = lax.map(lambda ts: products(*ts), tuple(seeds), batch_size=self.chunk_size)
         return stacked
+
+
+def _no_plan(key: Hashable) -> list[Prepared]:
+    """Where the plan for calls with this key is kept: nothing is there yet."""
+    return []
 
 
 def _check_scalar(out: PyTree, who: str) -> None:
