@@ -85,7 +85,7 @@ class Arguments:
         """Array leaves, and the rest of the call, which is a key."""
         leaves, rest = partition(self.mark(args, kwargs), OPERANDS)
         for x in rest.statics():
-            self._check(x)
+            check_static(x, self.who)
         return [outlived(x) for x in leaves], rest
 
     def part(
@@ -133,19 +133,21 @@ class Arguments:
         return [k for k, donated in enumerate(flags) if donated]
 
     def _fixed(self, x: object) -> Static:
-        self._check(x)
+        check_static(x, self.who)
         return Static(x)
 
-    def _check(self, x: object) -> None:
-        try:
-            exact(x)
-        except TypeError:
-            if any([isinstance(value, Tensor) for value in getattr(x, "__dict__", {}).values()]):
-                return  # an object with Tensors, which are read from it: it is known by its identity
-            raise TypeError(
-                f"{self.who}: a static argument must be hashable, got {describe(x)}. Pass it as "
-                f"arrays, as a tuple, or as an object with __hash__ and __eq__.{trees.how_to_register(x)}"
-            ) from None
+
+def check_static(x: object, who: str) -> None:
+    """Refuse a static argument that is not hashable."""
+    try:
+        exact(x)
+    except TypeError:
+        if any([isinstance(value, Tensor) for value in getattr(x, "__dict__", {}).values()]):
+            return  # an object with Tensors, which are read from it: it is known by its identity
+        raise TypeError(
+            f"{who}: a static argument must be hashable, got {describe(x)}. Pass it as "
+            f"arrays, as a tuple, or as an object with __hash__ and __eq__.{trees.how_to_register(x)}"
+        ) from None
 
 
 def positions_and_names(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fad.errors import tracebacks
+from fad.errors.advice import say_too as say_too
 from fad.errors.missing_names import hints_of as hints_of
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "describe",
     "hints_of",
     "reader",
+    "say_too",
     "traceback_filtering",
 ]
 

@@ -164,6 +164,11 @@ def say_too(error: BaseException, text: str) -> None:
 
     Elsewhere it is a note: a KeyError shows its key, and some errors make their message of several arguments.
 
+    Arguments:
+        error: the error, which is changed.
+        text: what to say too, a sentence on what to write.
+
+    >>> from fad.errors import say_too
     >>> error = ValueError("bad")
     >>> say_too(error, "Write good.")
     >>> str(error)

@@ -25,9 +25,12 @@ _NAMES = {
     "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace",
     "fad.core.jaxapi": """axes_named branches called evaluate_equation parameters programs
         run_program=run_jaxpr scan_parts while_parts""",
+    "fad.core.dataflow": "Dataflow",
+    "fad.views.scatter_mul": "scattered_to",
+    "fad.extend.declared": "declared_sparsity",
     "fad.extend.attached": "with_derivative",
     "fad.extend.linear_calls": "linear_call",
-    "fad.extend.staging": "aval_of dependence stage varying_alike",
+    "fad.extend.staging": "aval_of body_of dependence split_call stage varying_alike",
     "fad.extend.interpretation": "depends_on_point derivative_of interpret",
     # What a tool that looks on sees.
     "fad.extend.observing": "is_deferred node_info observe observe_nodes running_levels thread_id",

@@ -8,6 +8,7 @@ docs/extending.md shows one of each.
 
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
+from fad.core.dataflow import Dataflow as Dataflow
 from fad.core.jaxapi import axes_named as axes_named
 from fad.core.jaxapi import branches as branches
 from fad.core.jaxapi import called as called
@@ -42,6 +43,7 @@ from fad.core.trees import skeleton as skeleton
 from fad.core.trees import unflatten as unflatten
 from fad.core.types import Operation as Operation
 from fad.extend.attached import with_derivative as with_derivative
+from fad.extend.declared import declared_sparsity as declared_sparsity
 from fad.extend.interpretation import depends_on_point as depends_on_point
 from fad.extend.interpretation import derivative_of as derivative_of
 from fad.extend.interpretation import interpret as interpret
@@ -54,7 +56,9 @@ from fad.extend.observing import running_levels as running_levels
 from fad.extend.observing import thread_id as thread_id
 from fad.extend.operations import operation as operation
 from fad.extend.staging import aval_of as aval_of
+from fad.extend.staging import body_of as body_of
 from fad.extend.staging import dependence as dependence
+from fad.extend.staging import split_call as split_call
 from fad.extend.staging import stage as stage
 from fad.extend.staging import varying_alike as varying_alike
 from fad.functions.user_rules import HOST_ERRORS as HOST_ERRORS
@@ -64,6 +68,7 @@ from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
 from fad.transforms.boundary import leave as leave
 from fad.transforms.boundary import zeros_like as zeros_like
+from fad.views.scatter_mul import scattered_to as scattered_to
 
 is_elementwise = _is_elementwise
 map_outputs = _map_outputs

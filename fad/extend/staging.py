@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 
+from fad.compile.signatures import OPERANDS, check_static, key_of
 from fad.core import avals, jaxapi
 from fad.core.dataflow import COMPUTED, dependence_rows
-from fad.core.jaxapi import varying_axes
-from fad.core.level import bind
+from fad.core.jaxapi import flag_of, varying_axes
+from fad.core.jaxprs import trace
+from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.trees import PyTreeDef
-from fad.core.types import Array, ArrayFunction, Aval, Operand, PyTree, Value
+from fad.core.trees import PyTreeDef, Rest, partition
+from fad.core.types import (
+    Array,
+    ArrayFunction,
+    Aval,
+    JaxEquation,
+    JaxProgram,
+    Operand,
+    PyTree,
+    Value,
+)
 from fad.functions.user_rules import over_devices
 from fad.tape import staged
 from fad.tape.staged import StagedLevel, in_body
@@ -60,6 +72,54 @@ def stage(
 
     run.name = name  # type: ignore[attr-defined]
     return staged.stage(run, operands, bodies=bodies, kept=kept)
+
+
+def split_call(
+    who: str, args: Sequence[PyTree], kwargs: dict[str, PyTree]
+) -> tuple[list[Operand], Rest, Hashable]:
+    """Take a call of a function apart, to find what was made for such calls again.
+
+    Arguments:
+        who: for messages.
+        args, kwargs: pytrees; leaves that are no arrays and numbers are static, and hashable.
+
+    Returns:
+        The leaves that are arrays, Tensors and numbers; the rest of ``(args, kwargs)``, as `partition` gives
+        it; and a key: calls with equal ones are traced into equal programs. It has the rest, shapes and
+        dtypes, which arguments share storage, named axes and modes.
+
+    Raises:
+        TypeError: a static leaf is not hashable.
+
+    >>> import fad, jax.numpy as jnp
+    >>> leaves, rest, key = fad.extend.split_call("f", [jnp.ones(2), "sum"], {})
+    >>> rest.combine(["x"]), key == fad.extend.split_call("f", [jnp.zeros(2), "sum"], {})[2]
+    ((('x', 'sum'), {}), True)
+    """
+    call = tuple(args), {name: kwargs[name] for name in sorted(kwargs)}
+    leaves, rest = partition(call, OPERANDS, ordered=True)
+    for x in rest.statics():
+        check_static(x, who)
+    leaves = list(map(outlived, leaves))
+    return leaves, rest, key_of(leaves, rest)
+
+
+def body_of(eqn: JaxEquation) -> JaxProgram | None:
+    """The program of what an equation computes, where it is a primitive of fad: a call of a Function, ...
+
+    None for equations of JAX.
+
+    >>> import fad, jax
+    >>> class Twice(fad.Function):
+    ...     forward = staticmethod(lambda x: x * 2.0)
+    >>> (eqn,) = jax.make_jaxpr(Twice.apply)(jax.numpy.ones(())).eqns
+    >>> [inner.primitive.name for inner in fad.extend.body_of(eqn).jaxpr.eqns]
+    ['mul']
+    """
+    if flag_of(eqn, "expensive") is None:
+        return None
+    body = functools.partial(eqn.primitive.impl, **eqn.params)
+    return trace(body, [avals.struct_of(v.aval) for v in eqn.invars])[0]
 
 
 def aval_of(x: Operand) -> Aval:

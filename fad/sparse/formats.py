@@ -11,9 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad import Tensor
-from fad.compile.outer_values import is_bare
 from fad.errors import ArgumentError, HostValueError, MissingLibrary
+from fad.extend import leave
 from fad.extend.types import Array, PyTree
 
 
@@ -79,12 +78,13 @@ def _of_jax(name: str, parts: tuple[object, ...], shape: tuple[int, ...]) -> Any
 
 
 def _scipy(block: Block, data: Array, who: str) -> Any:
-    if not is_bare(data):
+    array = leave(data, tensors=False)
+    if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer):
         raise HostValueError(
             f"{who}: format='scipy' makes a matrix on the host, and a transform (jit, grad, vmap, the tape) "
             "tracks its entries. Leave out format in the function that is transformed."
         )
-    numbers = np.asarray(data.array if isinstance(data, Tensor) else data)
+    numbers = np.asarray(array)
     if numbers.dtype.kind not in "fc" or numbers.dtype.itemsize < 4:
         raise ArgumentError(
             f"{who}: SciPy has no sparse arrays of {numbers.dtype}. Convert what is returned to float32, or "

@@ -17,15 +17,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.avals import struct_of
-from fad.core.dataflow import Dataflow
-from fad.core.jaxapi import flag_of, rules_of
-from fad.core.jaxprs import is_ref, opened
-from fad.extend import evaluate_equation, programs, scan_parts
-from fad.extend.types import Aval, JaxBody, JaxEquation, JaxProgram
-from fad.sparse.declared import declared
+from fad.errors import RuleError
+from fad.extend import (
+    Dataflow,
+    body_of,
+    declared_sparsity,
+    evaluate_equation,
+    is_elementwise,
+    programs,
+    scan_parts,
+)
+from fad.extend.types import Aval, JaxBody, JaxEquation, JaxProgram, PyTree
 from fad.sparse.entries import Entries, send, take, unite
-from fad.sparse.rules import RULES, Constant, couples
+from fad.sparse.given import pairs_of
+from fad.sparse.rules import RULES, Constant, couples, elementwise
 
 Value = tuple["Entries | None", "Constant | None"]
 
@@ -59,8 +64,8 @@ def pattern_of(
         if entries is not None:
             parts.append(entries + above * width)
         above += aval.size
-    found = np.concatenate(parts)
-    return found // max(width, 1), found % max(width, 1)
+    all_entries = np.concatenate(parts)
+    return all_entries // max(width, 1), all_entries % max(width, 1)
 
 
 def _constant(value: object) -> Constant | None:
@@ -77,40 +82,40 @@ class _Entries(Dataflow[Value]):
         return None, _constant(value)
 
     def results(self, program: JaxProgram | JaxBody, given: Sequence[Value]) -> list[Value]:
-        jaxpr = opened(program)
-        if any([is_ref(v) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
-            found = couples(jaxpr, [entries for entries, _ in given], (), self.width)
-            return [(entries, None) for entries in found]
+        jaxpr: PyTree = getattr(program, "jaxpr", program)
+        if any([_is_ref(v.aval) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
+            coupled = couples(jaxpr, [entries for entries, _ in given], (), self.width)
+            return [(entries, None) for entries in coupled]
         return super().results(program, given)
 
-    def union(self, found: Sequence[Value]) -> Value:
-        return unite([entries for entries, _ in found]), None
+    def union(self, several: Sequence[Value]) -> Value:
+        return unite([entries for entries, _ in several]), None
 
     def same(self, a: Value, b: Value) -> bool:
         return _size(a[0]) == _size(b[0])
 
     def equation(self, eqn: JaxEquation, operands: list[Value]) -> list[Value]:
         sets = [entries for entries, _ in operands]
-        known = [constant for _, constant in operands]
+        constants = [constant for _, constant in operands]
         if all([s is None for s in sets]):
-            return _evaluated(eqn, known)
-        if flag_of(eqn, "expensive") is not None:
-            # Of fad; a call of a Function: what it declares, or computes.
-            stated = _stated(eqn, sets, self.width)
-            if stated is not None:
-                return stated
-            body = functools.partial(eqn.primitive.impl, **eqn.params)
-            structs = [struct_of(v.aval) for v in eqn.invars]
-            return self.results(jax.make_jaxpr(body)(*structs), operands)
-        found = self.inside(eqn, operands)
-        if found is not None:
-            return found
+            return _evaluated(eqn, constants)
+        declared = _declared(eqn, sets, self.width)
+        if declared is not None:
+            return declared
+        body = body_of(eqn)
+        if body is not None:
+            return self.results(body, operands)
+        inside = self.inside(eqn, operands)
+        if inside is not None:
+            return inside
         for program in programs(eqn) if eqn.primitive.name in CALLS else ():
-            jaxpr = opened(program)
+            jaxpr = getattr(program, "jaxpr", program)
             if (len(jaxpr.invars), len(jaxpr.outvars)) == (len(operands), len(eqn.outvars)):
                 return self.results(program, operands)
-        rule = RULES.get(eqn.primitive.name, couples)
-        return [(entries, None) for entries in rule(eqn, sets, known, self.width)]
+        rule = RULES.get(eqn.primitive.name)
+        if rule is None:
+            rule = elementwise if is_elementwise(eqn) else couples
+        return [(entries, None) for entries in rule(eqn, sets, constants, self.width)]
 
     def scan(self, eqn: JaxEquation, operands: list[Value]) -> list[Value]:
         """Step by step: what a step depends on may differ."""
@@ -135,28 +140,33 @@ class _Entries(Dataflow[Value]):
         ]
 
 
-def _stated(eqn: JaxEquation, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
+def _is_ref(aval: Aval) -> bool:
+    """Whether a variable is a Ref of JAX, which can be written to."""
+    return hasattr(aval, "inner_aval")
+
+
+_read = functools.partial(pairs_of, error=RuleError)
+
+
+def _declared(eqn: JaxEquation, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
     """What the Function's ``sparsity`` rule says; None if it has none, or it does not say enough."""
-    rules = rules_of(eqn)
-    if len(eqn.outvars) != 1 or rules is None:
-        return None
-    pairs = declared(rules, [v.aval for v in eqn.invars], eqn.outvars[0].aval)
+    pairs = declared_sparsity(eqn, _read)
     if pairs is None or any(
         [p is None and s is not None for p, s in zip(pairs, sets, strict=True)]
     ):
         return None
-    found = [
+    parts = [
         send(take(s, p[1], width), p[0], width)
         for p, s in zip(pairs, sets, strict=True)
         if p is not None and s is not None
     ]
-    return [(unite(found), None)]
+    return [(unite(parts), None)]
 
 
-def _evaluated(eqn: JaxEquation, known: Sequence[Constant | None]) -> list[Value]:
+def _evaluated(eqn: JaxEquation, constants: Sequence[Constant | None]) -> list[Value]:
     """Results that depend on no column. They are known if the operands are."""
-    operands = [k for k in known if k is not None]
-    if len(operands) < len(known) or eqn.effects or "callback" in eqn.primitive.name:
+    operands = [c for c in constants if c is not None]
+    if len(operands) < len(constants) or eqn.effects or "callback" in eqn.primitive.name:
         return [(None, None)] * len(eqn.outvars)
     done: list[Any] = []  # the results, computed at most once
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -17,26 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import PyTreeDef
 
-from fad import Tensor, extend, jit, vjp, vmap
-from fad.compile.outer_values import is_traced
-from fad.compile.signatures import Arguments, key_of
-from fad.core import trees
-from fad.core.avals import aval_of, struct_of
-from fad.core.caches import Cache
-from fad.core.trees import Rest
-from fad.errors import GradientError, StructureError, describe
-from fad.extend import Call, Primitive, bind, has_tensor, leave
-from fad.extend.types import Array, DType, Operand, Outputs, PyTree, Value
+from fad import Tensor, extend, grad, jit, jvp, lax, vjp, vmap
+from fad.errors import ArgumentError, GradientError, StructureError, describe
+from fad.extend import Call, Primitive, aval_of, bind, has_tensor, leave, split_call, stage
+from fad.extend.types import Array, DType, Operand, PyTree, Rest, Value
 from fad.sparse.formats import FORMATS, Block
 from fad.sparse.given import Leaf, entries_given, offsets
 from fad.sparse.patterns import pattern_of
 from fad.sparse.rules import Constant
 from fad.sparse.sparse_pattern import SparsePattern
-from fad.tape.recorder import ROOT
-from fad.tape.staged import StagedLevel, call_with_bodies, in_body, stage
-from fad.transforms.grad import gradient_function
-from fad.transforms.jacobians import check_jacobian
-from fad.transforms.jvp import push_forward
 
 JACOBIAN, HESSIAN = "sparse_jacobian", "sparse_hessian"
 
@@ -67,10 +56,12 @@ class _Differentiated:
         """
 
         def output(*xs: Value) -> PyTree:
-            return call.run(f, None, xs)
+            out = call.run(f, None, xs)
+            _check_scalar(out, call.who)
+            return out
 
         def outputs(*xs: Value) -> tuple[Value, ...]:
-            out = output(*xs)
+            out = call.run(f, None, xs)
             leaves = call.outputs(out)
             self.out_structure, self.out_like = call.out_structure, call.out_like
             names = [f"output{path}" for path in extend.path_names(out)]
@@ -82,7 +73,7 @@ class _Differentiated:
             return outputs
         self.outputs = self.arguments
         every = tuple(range(len(self.arguments)))
-        return gradient_function(output, every, False, call.who, False)
+        return grad(output, every)
 
     def assemble(self, blocks: Sequence[PyTree]) -> PyTree:
         """The blocks of each output and argument, as `jacfwd` returns them."""
@@ -161,20 +152,24 @@ class Derivative:
     chunk_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_jacobian(self.f, self.argnums, self.chunk_size, self.who)
+        Call.check(self.f, self.who, self.argnums)
+        size = self.chunk_size
+        if size is not None and (not isinstance(size, int) or size < 1):
+            raise ArgumentError(
+                f"{self.who}: chunk_size should be None or an int greater than 0, got {size!r}"
+            )
         self.computes = self.who in (JACOBIAN, HESSIAN)
-        self.arguments = Arguments(self.f, self.who)
-        self.plans = Cache()
+        self.plans: Callable[..., list[Prepared]] = functools.lru_cache(maxsize=256)(_no_plan)
 
     def plan(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> Prepared:
         """The plan for a call."""
-        leaves, rest = self.arguments.split(args, kwargs)
-        key = key_of(leaves, rest), trees.order_of(args)
-        plan: Prepared | None = self.plans.get(key)
-        if plan is None or not all(map(_is_as_before, plan.live)):
-            plan, kept = self._new_plan(args, leaves, rest)
-            if kept:
-                self.plans.put(key, plan)
+        leaves, rest, key = split_call(self.who, args, kwargs)
+        place = self.plans(key)
+        if place and all(map(_is_as_before, place[0].live)):
+            return place[0]
+        plan, kept = self._new_plan(args, leaves, rest)
+        if kept:
+            place[:] = [plan]
         return plan
 
     def _new_plan(
@@ -189,18 +184,14 @@ class Derivative:
             )
         call = _Differentiated(first, self.hessian)
 
-        def tangents(ts: Sequence[Value], *args: PyTree, **kwargs: PyTree) -> PyTree:
-            inner = self._call(args, kwargs)
-            return self._push(call.of(self.f, inner), inner.values, ts)
-
-        def run(level: StagedLevel, *operands: Value) -> Outputs:
+        def tangents(*operands: Value) -> PyTree:
             inside, inside_kwargs = rest.combine(operands[: len(leaves)])
-            return in_body(level, tangents)(operands[len(leaves) :], *inside, **inside_kwargs)
+            inner = self._call(inside, inside_kwargs)
+            return self._push(call.of(self.f, inner), inner.values, operands[len(leaves) :])
 
-        run.name = self.who  # type: ignore[attr-defined]
         operands = [*leaves, *xs]
-        primitive, bound, _ = stage(run, operands, kept=True)
-        closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(v)) for v in bound])
+        primitive, bound, _ = stage(tangents, operands, name=self.who, kept=True)
+        closed = jax.make_jaxpr(primitive.flat)(*map(aval_of, bound))
         for (name, _), out in zip(call.outputs, closed.out_avals, strict=True):
             if not jnp.issubdtype(out.dtype, jnp.inexact):
                 raise GradientError(
@@ -218,7 +209,7 @@ class Derivative:
         if self.computes:
             values_of = self._values_of(plan)
             plan.run = _each_time(values_of) if tracked else jit(values_of)
-        return plan, not tracked and not any([is_traced(c) for c in captures])
+        return plan, not tracked and not any([isinstance(c, jax.core.Tracer) for c in captures])
 
     def _call(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> Call:
         return Call(self.who, args, kwargs, self.argnums)
@@ -242,7 +233,7 @@ class Derivative:
         return SparsePattern(rows, cols, call.outputs, call.arguments, self.hessian)
 
     def _push(self, of: Callable[..., PyTree], xs: Sequence[Value], ts: Sequence[Value]) -> PyTree:
-        return push_forward(of, tuple(xs), tuple(ts), False, self.who)[1]
+        return jvp(of, tuple(xs), tuple(ts))[1]
 
     def _values_of(self, plan: Prepared) -> Callable[..., PyTree]:
         """The function that computes the entries of each block from the arguments."""
@@ -285,11 +276,27 @@ class Derivative:
     ) -> Sequence[Value]:
         """The products with all of the seeds, stacked."""
         if self.chunk_size is None or self.chunk_size >= size:
-            found: Sequence[Value] = vmap(products, randomness="same")(*seeds)
-            return found
-        in_chunks = (lambda ts: products(*ts), tuple(seeds))
-        found = call_with_bodies(jax.lax.map, in_chunks, {"batch_size": self.chunk_size})
-        return found
+            stacked: Sequence[Value] = vmap(products, randomness="same")(*seeds)
+            return stacked
+        stacked = lax.map(lambda ts: products(*ts), tuple(seeds), batch_size=self.chunk_size)
+        return stacked
+
+
+def _no_plan(key: Hashable) -> list[Prepared]:
+    """Where the plan for calls with this key is kept: nothing is there yet."""
+    return []
+
+
+def _check_scalar(out: PyTree, who: str) -> None:
+    """Refuse what has no Hessian."""
+    is_real = isinstance(out, (int, float)) or (
+        hasattr(out, "dtype") and jnp.issubdtype(out.dtype, np.floating)
+    )
+    if not is_real or getattr(out, "shape", ()) != ():
+        raise GradientError(
+            f"{who}: the function must return a real scalar, got {describe(out)}. Reduce it to one number "
+            "(.sum(), .mean())"
+        )
 
 
 def _reader(plan: Prepared, turns: bool) -> Primitive:
@@ -344,7 +351,7 @@ def _is_as_before(known: tuple[Tensor, int | None]) -> bool:
 
 
 def _is_fixed(x: Tensor) -> bool:
-    return x.level is ROOT and not x.requires_grad and not isinstance(x.value, jax.core.Tracer)
+    return x.level.id == 0 and not x.requires_grad and not isinstance(x.value, jax.core.Tracer)
 
 
 def _constant(x: object) -> Constant | None:

@@ -2,7 +2,8 @@
 
 A rule gets the equation, the entries of each operand (None: it depends on nothing), the values of those
 operands that are known, and the width of the pattern. It returns the entries of each result. An operation
-without a rule couples everything: each element of a result depends on all that any operand depends on.
+without a rule works element by element where JAX's do; else it couples everything: each element of a result
+depends on all that any operand depends on.
 """
 
 from __future__ import annotations
@@ -14,12 +15,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from fad.core.jaxprs import ELEMENTWISE
-from fad.extend import evaluate_equation, parameters
+from fad.extend import evaluate_equation, parameters, scattered_to
 from fad.extend.types import Aval, JaxEquation
 from fad.sparse.convolutions import convolution
 from fad.sparse.entries import Entries, couple, send, take, unite
-from fad.views.scatter_mul import scattered_to
 
 
 class Constant:
@@ -238,7 +237,6 @@ _MOVEMENTS = """broadcast_in_dim concatenate expand_dims pad rev slice split squ
 _REDUCTIONS = "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin"
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(ELEMENTWISE, elementwise),
     **dict.fromkeys(_REDUCTIONS.split(), reduction),
     **dict.fromkeys(_MOVEMENTS.split(), movement(None)),
     "conv_general_dilated": convolution,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -119,40 +120,29 @@ class _Dense:
         who: str,
         hessian: bool,
     ) -> None:
-        self.f, self.args, self.kwargs = f, args, kwargs
         call = extend.Call(who, args, kwargs, argnums)
-        self.gradient: Callable[..., Any] | None = None
-        self.nums, self.structure, self.like = call.nums, call.structure, call.like
-        self.xs = tuple(extend.flatten(tuple(self.like))[0])
-        self.dtypes = [x.dtype for x in call.values]
+        self.output = functools.partial(call.run, f, None)
+        self.xs = tuple(call.values)
+        self.dtypes = [x.dtype for x in self.xs]
         self.arguments: list[Leaf] = [
-            (name, tuple(x.shape)) for name, x in zip(call.names, call.values, strict=True)
+            (name, tuple(x.shape)) for name, x in zip(call.names, self.xs, strict=True)
         ]
+        self.gradient: Callable[..., Any] | None = None
         if hessian:
             self.outputs, self.out_dtypes = self.arguments, self.dtypes
-            self.gradient: Callable[..., Any] | None = grad(
-                lambda *xs: self._output(*xs), tuple(range(len(self.xs)))
-            )
+            self.gradient = grad(lambda *xs: self.output(xs), tuple(range(len(self.xs))))
             return
-        self.gradient = None
         with no_grad():
-            out = self._output(*extend.enter(self.xs))
+            out = self.output(extend.enter(list(self.xs)))
         leaves = [jnp.asarray(bare(x)) for x in extend.flatten(out)[0]]
         names = [f"output{path}" for path in extend.path_names(out)]
         self.outputs = [(name, x.shape) for name, x in zip(names, leaves, strict=True)]
         self.out_dtypes = [x.dtype for x in leaves]
 
-    def _output(self, *xs: Any) -> Any:
-        args = list(self.args)
-        inside = extend.unflatten(self.structure, xs, self.like)
-        for n, argument in zip(self.nums, inside, strict=True):
-            args[n] = argument
-        return self.f(*extend.enter(args), **extend.enter(self.kwargs))
-
     def __call__(self, *xs: Any) -> tuple[Any, ...]:
         if self.gradient is not None:
             return tuple(self.gradient(*xs))
-        return tuple(extend.flatten(self._output(*xs))[0])
+        return tuple(extend.flatten(self.output(xs))[0])
 
 
 def offsets(leaves: Sequence[Leaf]) -> list[int]:

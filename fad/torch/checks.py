@@ -24,9 +24,8 @@ from typing import Any
 
 import jax
 
-from fad.core.types import Array, PyTree
-from fad.errors import ArgumentError, GradientError, HostValueError, RuleError
-from fad.errors.advice import say_too
+from fad.errors import ArgumentError, GradientError, HostValueError, RuleError, say_too
+from fad.extend.types import Array, PyTree
 from fad.torch.memory import TorchTensor, dtype_of, in_words, load
 
 BATCH_NORMS = ("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "batch_norm")
@@ -44,8 +43,8 @@ class Outside:
 
     def __init__(self, f: Any, read: Sequence[TorchTensor], name: str) -> None:
         of_module = [*f.parameters(), *f.buffers()] if _is_module(f) else []
-        known = {id(t) for t in of_module}
-        self.tensors = [*of_module, *[t for t in read if id(t) not in known]]
+        listed = {id(t) for t in of_module}
+        self.tensors = [*of_module, *[t for t in read if id(t) not in listed]]
         for t in self.tensors:
             if t.is_inference():
                 raise ArgumentError(
@@ -99,14 +98,14 @@ def first_run(
     mode = fake.FakeTensorMode(allow_non_fake_inputs=True)
     try:
         with mode:
-            given = [torch.empty(s.shape, dtype=getattr(torch, s.dtype.name)) for s in structs]
-            return _observed(f, given, name)
+            empty = [torch.empty(s.shape, dtype=getattr(torch, s.dtype.name)) for s in structs]
+            return _observed(f, empty, name)
     except RuleError:
         raise
     except Exception as error:  # of any kind: a run with numbers raises it again, or succeeds
         if tensors is None:
-            known = (*_without_numbers(fake), NotImplementedError, HostValueError)
-            if not isinstance(error, known):
+            expected = (*_without_numbers(fake), NotImplementedError, HostValueError)
+            if not isinstance(error, expected):
                 say_too(
                     error,
                     "in a first run without numbers, under jit or vmap; a call outside of them has numbers",
@@ -127,11 +126,11 @@ def _without_numbers(fake: TorchTensor) -> tuple[TorchTensor, ...]:
 
 
 def _observed(
-    f: Callable[..., tuple[TorchTensor, ...]], given: Sequence[Array], name: str
+    f: Callable[..., tuple[TorchTensor, ...]], arguments: Sequence[Array], name: str
 ) -> tuple[tuple[TorchTensor, ...], list[TorchTensor]]:
-    observer = _observer()(name, given)
+    observer = _observer()(name, arguments)
     with load().no_grad(), observer:
-        outs = f(*given)
+        outs = f(*arguments)
     for t in outs:
         observer.note(t)  # a parameter that is returned as it is
     return outs, list(observer.outside.values())
@@ -147,10 +146,10 @@ def _observer() -> type[Any]:
     class TorchObserver(dispatch.TorchDispatchMode):  # type: ignore[misc,name-defined]
         """Refuses random numbers and writes; notes which tensors come from outside."""
 
-        def __init__(self, name: str, given: Sequence[TorchTensor]) -> None:
+        def __init__(self, name: str, arguments: Sequence[TorchTensor]) -> None:
             super().__init__()
             self.name = name
-            self.given = {id(t): k for k, t in enumerate(given)}
+            self.arguments = {id(t): k for k, t in enumerate(arguments)}
             self.made: dict[int, TorchTensor] = {}  # what has been computed in the run, kept alive
             self.outside: dict[int, TorchTensor] = {}
             self.views: dict[int, tuple[TorchTensor, str]] = {}  # of what is not the function's own
@@ -173,13 +172,13 @@ def _observer() -> type[Any]:
                 if isinstance(t, torch.Tensor):
                     if source is None:
                         self.made[id(t)] = t
-                    elif id(t) not in self.given and id(t) not in self.outside:
+                    elif id(t) not in self.arguments and id(t) not in self.outside:
                         self.views[id(t)] = (t, source)
             return out
 
         def note(self, t: TorchTensor) -> None:
             """Note that ``t`` was read, if it comes from outside."""
-            if not any([id(t) in table for table in (self.made, self.given, self.views)]):
+            if not any([id(t) in table for table in (self.made, self.arguments, self.views)]):
                 self.outside[id(t)] = t
 
         def _own(self, t: TorchTensor) -> bool:
@@ -189,8 +188,8 @@ def _observer() -> type[Any]:
             """Which tensor of others ``t`` is, in words."""
             if id(t) in self.views:
                 return self.views[id(t)][1]
-            if id(t) in self.given:
-                return f"its argument {self.given[id(t)]} ({in_words(t)})"
+            if id(t) in self.arguments:
+                return f"its argument {self.arguments[id(t)]} ({in_words(t)})"
             return f"a tensor from outside ({in_words(t)})"
 
         def _viewed(self, func: PyTree, args: PyTree) -> str | None:

@@ -14,22 +14,46 @@ without a call, which is what compiled code needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeAlias
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import compress
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import jax
+import jax.numpy as jnp
 
-from fad.core import trees
-from fad.core.caches import Cache
-from fad.core.dtypes import is_inexact
-from fad.core.jaxprs import active, select
-from fad.core.trees import Rest
-from fad.core.types import Mask, PyTree
+from fad import extend
 from fad.errors import ArgumentError, describe
+from fad.extend.types import PyTree, Rest
+
+T = TypeVar("T")
+Mask: TypeAlias = tuple[bool, ...]
 
 # An array of one of the two libraries: a `torch.Tensor`, or a Tensor or an array.
 Flat: TypeAlias = Any
 Structs = tuple[jax.ShapeDtypeStruct, ...]
+
+
+class MadeOnce(Generic[T]):
+    """A bounded table: what is made for a key is made once, as long as it is among the last 256."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places = functools.lru_cache(maxsize=256)(lambda *key: [])
+
+    def get(self, key: tuple[Hashable, ...], make: Callable[[], T]) -> T:
+        """What was made for the key; ``make`` makes it where there is none."""
+        place: list[T] = self._places(*key)
+        if not place:
+            place.append(make())
+        return place[0]
+
+
+def spread(mask: Sequence[bool], some: Iterable[T]) -> list[T | None]:
+    """None for each, with ``some`` in the masked places."""
+    items = iter(some)
+    return [next(items) if m else None for m in mask]
 
 
 class Library(Protocol):
@@ -83,12 +107,12 @@ class FlatOperation:
         self.compiled = compiled
         self.derived = derived
         self.function: Any = None
-        self._derived = Cache()
+        self._derived: MadeOnce[FlatOperation] = MadeOnce()
 
     @property
     def differentiable(self) -> Mask:
         """Which results have a derivative: those of floating or complex dtype."""
-        return tuple([is_inexact(x.dtype) for x in self.results])
+        return tuple([jnp.issubdtype(x.dtype, jnp.inexact) for x in self.results])
 
     def vjp(self, need: Mask, have: Mask) -> FlatOperation:
         """``(*arguments, *cotangents) -> gradients``.
@@ -104,8 +128,9 @@ class FlatOperation:
             part, differentiated = _part(self.fn, primals, need, have)
             return tuple(self.library.vjp(part, *differentiated)[1](tuple(cotangents)))
 
-        arguments = (*self.arguments, *select(have, self.results))
-        return self._derive(("vjp", need, have), pull, arguments, select(need, self.arguments))
+        arguments = (*self.arguments, *compress(self.results, have))
+        results = list(compress(self.arguments, need))
+        return self._derive(("vjp", need, have), pull, arguments, results)
 
     def jvp(self, mask: Mask) -> FlatOperation:
         """``(*arguments, *tangents) -> tangents`` of the results that are differentiable.
@@ -123,8 +148,9 @@ class FlatOperation:
             except NotImplementedError:  # PyTorch has no forward derivative of something in fn
                 return _transposed_twice(self.library, part, differentiated, tangents)
 
-        arguments = (*self.arguments, *select(mask, self.arguments))
-        return self._derive(("jvp", mask), push, arguments, select(have, self.results))
+        arguments = (*self.arguments, *compress(self.arguments, mask))
+        results = list(compress(self.results, have))
+        return self._derive(("jvp", mask), push, arguments, results)
 
     def batched(self, dims: Sequence[int | None], size: int, randomness: str) -> FlatOperation:
         """The function of ``size`` lanes, which come out along dimension 0.
@@ -147,13 +173,11 @@ class FlatOperation:
         results: Sequence[jax.ShapeDtypeStruct],
     ) -> FlatOperation:
         """The operation with this key, which is made once."""
-        found = self._derived.get(key)
-        if found is None:
-            name = f"{self.name}.{key[0]}"
-            made = FlatOperation(name, fn, self.library, arguments, results, self.compiled, True)
-            found = self._derived.put(key, made)
-        operation: FlatOperation = found
-        return operation
+        name = f"{self.name}.{key[0]}"
+        return self._derived.get(
+            key,
+            lambda: FlatOperation(name, fn, self.library, arguments, results, self.compiled, True),
+        )
 
 
 def flattened(
@@ -179,8 +203,8 @@ def flattened(
     def fn(*arrays: Flat) -> tuple[Flat, ...]:
         args, kwargs = rest.combine(arrays)
         tree = f(*args, **kwargs)
-        leaves, structure = trees.flatten(tree)
-        form[:] = [structure, trees.skeleton(tree)]
+        leaves, structure = extend.flatten(tree)
+        form[:] = [structure, extend.skeleton(tree)]
         for x in leaves:
             if not isinstance(x, kinds):
                 raise ArgumentError(
@@ -188,7 +212,7 @@ def flattened(
                 )
         return tuple(leaves)
 
-    return fn, lambda outs: trees.unflatten(form[0], outs, form[1])
+    return fn, lambda outs: extend.unflatten(form[0], outs, form[1])
 
 
 def _lanes(struct: jax.ShapeDtypeStruct, dim: int | None, size: int) -> jax.ShapeDtypeStruct:
@@ -203,8 +227,13 @@ def _part(
     fn: Callable[..., tuple[Flat, ...]], values: Sequence[Flat], mask: Mask, have: Mask
 ) -> tuple[Callable[..., tuple[Flat, ...]], list[Flat]]:
     """``fn`` of the arguments in ``mask``, with the results in ``have``; and these arguments."""
-    of_masked, differentiated = active(fn, mask, values)
-    return lambda *given: tuple(select(have, of_masked(*given))), differentiated
+
+    def part(*differentiated: Flat) -> tuple[Flat, ...]:
+        new = iter(differentiated)
+        mixed = [next(new) if m else v for m, v in zip(mask, values, strict=True)]
+        return tuple(compress(fn(*mixed), have))
+
+    return part, list(compress(values, mask))
 
 
 def _transposed_twice(

@@ -7,22 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fad.core.borrowed import as_array
-from fad.core.caches import Cache, exact
-from fad.core.jaxprs import spread
-from fad.core.level import outlived
-from fad.core.tensor import Tensor
-from fad.core.trees import partition
-from fad.core.types import Array, PyTree
+from fad import Function, Tensor
+from fad.autograd.function import FunctionCtx
 from fad.errors import ArgumentError, HostValueError, StructureError, describe
-from fad.functions.context import Context, VmapInfo
-from fad.functions.function import Function
-from fad.methods.values import unwrap
-from fad.tape.recorder import as_tensor
+from fad.extend import enter, outlived, partition
+from fad.extend.types import Array, PyTree
 from fad.torch.checks import Outside, first_run, struct_of_tensor, watched
-from fad.torch.flat_operations import FlatOperation, flattened
+from fad.torch.flat_operations import FlatOperation, MadeOnce, flattened, spread
 from fad.torch.memory import TorchTensor, as_numpy, in_words, lent, listed, load, noted, taken
 
 # Numbers are given as tensors without dimensions.
@@ -77,7 +71,7 @@ def from_torch(f: Callable[..., PyTree], *, parameters: bool = False) -> PyTree:
 def _wrapped(f: Callable[..., PyTree], of: Any) -> Callable[..., PyTree]:
     """``f``, which reads the tensors of ``of``, as a function of fad."""
     name = getattr(of, "__name__", type(of).__name__)
-    calls = Cache()
+    calls: MadeOnce[tuple[type[Function], Callable[..., PyTree]]] = MadeOnce()
 
     @functools.wraps(f, updated=())
     def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
@@ -86,17 +80,16 @@ def _wrapped(f: Callable[..., PyTree], of: Any) -> Callable[..., PyTree]:
             _check(x, name)
         arrays = list(map(_array, operands))
         structs = tuple([_struct(x, name) for x in arrays])
-        call = calls.get((rest, structs))
-        if call is None:
+
+        def make() -> tuple[type[Function], Callable[..., PyTree]]:
             who, of_torch = f"from_torch({name})", load().Tensor
             expected = (
                 f"{who}: the function must return tensors, alone or in tuples, lists and dicts"
             )
             fn, result = flattened(f, rest, of_torch, expected, "torch.as_tensor(...)")
-            call = calls.put(
-                (rest, structs), (_first_called(name, of, fn, arrays, structs), result)
-            )
-        function, result = call
+            return _first_called(name, of, fn, arrays, structs), result
+
+        function, result = calls.get((rest, structs), make)
         return result(function.apply(*arrays))
 
     return wrapped
@@ -114,17 +107,17 @@ def _functional(module: Any) -> tuple[Callable[..., PyTree], dict[str, Tensor]]:
     def call(values: dict[str, TorchTensor], *args: PyTree, **kwargs: PyTree) -> PyTree:
         return torch.func.functional_call(module, values, args, kwargs)
 
-    own = {k: p for k, p in module.named_parameters() if p.requires_grad}
-    start = {
-        k: as_tensor(taken([p], [p], None, [struct_of_tensor(p)], k)[0]) for k, p in own.items()
-    }
-    return _wrapped(call, module), start
+    trained = {k: p for k, p in module.named_parameters() if p.requires_grad}
+    start = {k: taken([p], [p], None, [struct_of_tensor(p)], k)[0] for k, p in trained.items()}
+    return _wrapped(call, module), enter(start)
 
 
 def _array(x: object) -> PyTree:
     """An argument as a Tensor or an array of JAX."""
     x = outlived(x)
-    return x if isinstance(x, (Tensor, jax.Array)) else as_array(x)
+    if isinstance(x, (Tensor, jax.Array)):
+        return x
+    return jnp.asarray(np.array(x) if isinstance(x, np.ndarray) else x)  # NumPy copies at once
 
 
 def _struct(x: PyTree, name: str) -> jax.ShapeDtypeStruct:
@@ -143,7 +136,7 @@ def _check(x: object, name: str) -> None:
             "arrays; write fad.from_dlpack(x.detach())"
         )
     try:
-        exact(x)
+        hash(x)
     except TypeError:
         raise ArgumentError(
             f"from_torch({name}): an argument that is no array must be hashable, got {describe(x)}"
@@ -169,48 +162,52 @@ def _first_called(
 def _concrete(arrays: Sequence[Array]) -> list[Array] | None:
     """The values of the arguments, None if they have none under ``vmap`` or a trace."""
     try:
-        values = [unwrap(x) for x in arrays]
+        values = list(map(_value, arrays))
     except HostValueError:
         return None
     return None if any([isinstance(x, jax.core.Tracer) for x in values]) else values
 
 
+def _value(x: Tensor | Array) -> PyTree:
+    return x.array if isinstance(x, Tensor) else x
+
+
 def _function(operation: FlatOperation, outside: Outside) -> type[Function]:
     """The Function whose forward is the operation, and whose rules are those derived from it."""
-    known: type[Function] | None = operation.function
-    if known is not None:
-        return known
+    before: type[Function] | None = operation.function
+    if before is not None:
+        return before
 
     def forward(*tensors: Tensor) -> PyTree:
-        values = [unwrap(x) for x in tensors]
+        values = list(map(_value, tensors))
         if any([isinstance(x, jax.core.Tracer) for x in values]):
             host = functools.partial(_called_back, operation, outside)
             return tuple(jax.pure_callback(host, operation.results, *values))
-        return tuple([as_tensor(x) for x in _called(operation, outside, values)])
+        return tuple(enter(_called(operation, outside, values)))
 
-    def setup_context(ctx: Context, inputs: PyTree, output: PyTree) -> None:
+    def setup_context(ctx: FunctionCtx, inputs: PyTree, output: PyTree) -> None:
         ctx.save_for_backward(*inputs)
         ctx.set_materialize_grads(False)
         ctx.versions = outside.versions()
 
-    def vjp(ctx: Context, *cotangents: Tensor) -> PyTree:
+    def vjp(ctx: FunctionCtx, *cotangents: Tensor) -> PyTree:
         outside.check_unchanged(ctx.versions, operation.name)
         need = tuple(ctx.needs_input_grad)
         have = tuple([g is not None for g in cotangents])
         if not any(have) or not any(need):
             return (None,) * len(need)
         pull = _function(operation.vjp(need, have), outside)
-        given = [g for g in cotangents if g is not None]
-        return tuple(spread(need, pull.apply(*ctx.saved_tensors, *given)))
+        present = [g for g in cotangents if g is not None]
+        return tuple(spread(need, pull.apply(*ctx.saved_tensors, *present)))
 
-    def jvp(ctx: Context, *tangents: Tensor) -> PyTree:
+    def jvp(ctx: FunctionCtx, *tangents: Tensor) -> PyTree:
         outside.check_unchanged(ctx.versions, operation.name)
         mask = tuple([t is not None for t in tangents])
         push = _function(operation.jvp(mask), outside)
-        given = [t for t in tangents if t is not None]
-        return tuple(spread(operation.differentiable, push.apply(*ctx.saved_tensors, *given)))
+        present = [t for t in tangents if t is not None]
+        return tuple(spread(operation.differentiable, push.apply(*ctx.saved_tensors, *present)))
 
-    def vmap(info: VmapInfo, in_dims: PyTree, *tensors: Tensor) -> PyTree:
+    def vmap(info: PyTree, in_dims: PyTree, *tensors: Tensor) -> PyTree:
         lanes = operation.batched(in_dims, info.batch_size, info.randomness)
         return _function(lanes, outside).apply(*tensors), (0,) * len(operation.results)
 
@@ -247,10 +244,10 @@ def _computed(
         tensors = [lent(x, name) for x in values]
         with noted(who, operation.arguments), watched(name, tensors, outside):
             outs = operation.fn(*tensors)
-    found = [struct_of_tensor(t) for t in outs]
-    if tuple(found) != operation.results:
+    results = [struct_of_tensor(t) for t in outs]
+    if tuple(results) != operation.results:
         raise StructureError(
-            f"from_torch({name}): the function returned {listed(found)}, and for arguments of the same "
+            f"from_torch({name}): the function returned {listed(results)}, and for arguments of the same "
             f"shapes it returned {listed(operation.results)} before: shapes must not depend on numbers"
         )
     return tensors, outs

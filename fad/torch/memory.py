@@ -26,10 +26,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.borrowed import as_array, borrow
-from fad.core.types import Array, Aval, DType
-from fad.errors import ArgumentError, HostValueError, describe
-from fad.errors.advice import say_too
+from fad import from_dlpack
+from fad.errors import ArgumentError, HostValueError, describe, say_too
+from fad.extend.types import Array, Aval, DType
 
 TorchTensor: TypeAlias = Any  # a `torch.Tensor`: PyTorch is optional
 
@@ -178,13 +177,15 @@ def narrowed(t: TorchTensor, dtype: DType, name: str) -> TorchTensor:
     wanted = getattr(load(), np.dtype(dtype).name)
     if t.dtype is wanted:
         return t
-    found = t.to(wanted)
-    if not (t.is_floating_point() or t.is_complex()) and not bool((found.to(t.dtype) == t).all()):
+    converted = t.to(wanted)
+    if t.is_floating_point() or t.is_complex():
+        return converted
+    if not bool((converted.to(t.dtype) == t).all()):
         raise ArgumentError(
             f"{name}: an integer in {in_words(t)} does not fit into {np.dtype(dtype).name}: write "
             "jax.config.update('jax_enable_x64', True)"
         )
-    return found
+    return converted
 
 
 def as_numpy(t: TorchTensor, dtype: DType, name: str) -> np.ndarray:
@@ -220,8 +221,9 @@ def borrowed_array(t: TorchTensor, name: str) -> jax.Array:
             )
         source = narrowed(source, canonical, name)
     if jax.default_backend() != "cpu":
-        return as_array(source.numpy())
-    return borrow(jnp.from_dlpack(source), source)
+        return jnp.asarray(source.numpy().copy())
+    array: jax.Array = from_dlpack(source).array
+    return array
 
 
 def returned(array: Array, name: str) -> TorchTensor:

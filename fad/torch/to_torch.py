@@ -9,19 +9,13 @@ from typing import Any
 
 import jax
 
-from fad.bridge.jax_functions import to_jax
-from fad.core.caches import Cache, exact
-from fad.core.jaxprs import spread
-from fad.core.tensor import Tensor
-from fad.core.trees import partition
-from fad.core.types import Array, PyTree
+from fad import Tensor, jvp, to_jax, vjp, vmap
 from fad.errors import ArgumentError, describe
+from fad.extend import partition
+from fad.extend.types import Array, PyTree
 from fad.torch.checks import struct_of_tensor
-from fad.torch.flat_operations import FlatOperation, Library, flattened
+from fad.torch.flat_operations import FlatOperation, Library, MadeOnce, flattened, spread
 from fad.torch.memory import TorchTensor, borrowed_array, load, noted, plain, returned
-from fad.transforms.grad import vjp
-from fad.transforms.jvp import jvp
-from fad.transforms.vmap import vmap
 
 LIBRARY: Library = SimpleNamespace(vjp=vjp, jvp=jvp, vmap=vmap)
 
@@ -61,7 +55,7 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
     if not callable(f):
         raise ArgumentError(f"to_torch: the first argument must be a function, got {describe(f)}")
     name = getattr(f, "__name__", type(f).__name__)
-    calls = Cache()
+    calls: MadeOnce[tuple[FlatOperation, Callable[..., PyTree]]] = MadeOnce()
 
     def run(args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> PyTree:
         tensors, rest = partition((args, kwargs), torch.Tensor, ordered=True)
@@ -71,15 +65,15 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
             if t.is_quantized:  # refused, before it is asked for its dtype
                 plain(t, f"to_torch({name})")
         structs = tuple([struct_of_tensor(t) for t in tensors])
-        call = calls.get((rest, structs))
-        if call is None:
+
+        def make() -> tuple[FlatOperation, Callable[..., PyTree]]:
             expected = f"to_torch({name}): the function must return Tensors and arrays, alone or in pytrees"
             kinds = (Tensor, jax.Array)
             fn, result = flattened(f, rest, kinds, expected, "fad.tensor(...)")
             # What comes out, and of which dtypes, is known after the first call; see `_computed`.
-            operation = FlatOperation(name, fn, LIBRARY, structs, (), jit)
-            call = calls.put((rest, structs), (operation, result))
-        operation, result = call
+            return FlatOperation(name, fn, LIBRARY, structs, (), jit), result
+
+        operation, result = calls.get((rest, structs), make)
         return result(_function().apply(operation, *tensors))
 
     @functools.wraps(f, updated=())
@@ -99,7 +93,7 @@ def _check(x: object, name: str) -> None:
             "PyTorch; write torch.from_dlpack(x), or call the function of fad itself"
         )
     try:
-        exact(x)
+        hash(x)
     except TypeError:
         raise ArgumentError(
             f"to_torch({name}): an argument that is no torch.Tensor must be hashable, got {describe(x)}: "
@@ -154,17 +148,17 @@ def _function() -> type[Any]:
             have = tuple([g is not None for g in cotangents])
             if not any(need) or not any(have):
                 return (None,) * (len(need) + 1)
-            given = [g for g in cotangents if g is not None]
+            present = [g for g in cotangents if g is not None]
             pull = ctx.operation.vjp(need, have)
-            return (None, *spread(need, FadFunction.apply(pull, *ctx.saved_tensors, *given)))
+            return (None, *spread(need, FadFunction.apply(pull, *ctx.saved_tensors, *present)))
 
         @staticmethod
         def jvp(ctx: Any, _: object, *tangents: TorchTensor) -> PyTree:
             mask = tuple([t is not None for t in tangents])
-            given = [t for t in tangents if t is not None]
+            present = [t for t in tangents if t is not None]
             push = ctx.operation.jvp(mask)
-            found = FadFunction.apply(push, *ctx.saved_tensors, *given)
-            return tuple(spread(ctx.operation.differentiable, found))
+            pushed = FadFunction.apply(push, *ctx.saved_tensors, *present)
+            return tuple(spread(ctx.operation.differentiable, pushed))
 
         @staticmethod
         def vmap(

@@ -80,6 +80,13 @@ def scattered_to(
         shape, updates: the shapes of the array and of the updates.
         indices, numbers, mode: those of the scatter.
         outside: what stands for elements that are dropped.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> add = lambda x: jnp.zeros(3).at[jnp.array([2, 5])].add(x)
+    >>> eqn = jax.make_jaxpr(add)(jnp.ones(2)).eqns[-1]
+    >>> numbers, mode = fad.extend.parameters(eqn)
+    >>> fad.extend.scattered_to((3,), (2,), jnp.array([[2], [5]]), numbers, mode, -1).tolist()
+    [2, -1]
     """
     windows = iter([updates[d] for d in numbers.update_window_dims])
     single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}

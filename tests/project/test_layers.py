@@ -43,8 +43,7 @@ ROOMS = {
     "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions * install",
     "bridge": "protocols jax_functions custom_rules",
-    "torch": "memory checks flat_operations from_torch to_torch",
-    "extend": "types observing interpretation attached linear_calls staging operations",
+    "extend": "types observing interpretation attached declared linear_calls staging operations",
     "autograd": "*",
     "func": "*",
     "replay": "background exact_programs policy inputs program states segment trace",
@@ -53,9 +52,10 @@ ROOMS = {
 TOOLS = {
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
-    "sparse": """entries coloring given convolutions rules declared patterns sparse_pattern formats plans
+    "sparse": """entries coloring given convolutions rules patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems equations decorators solvers",
+    "torch": "memory checks flat_operations from_torch to_torch",
     "profiling": "events collector reports profiler",
     "testing": "*",
     "viz": """nodes groups text drawing pictures matrices patterns graphs pullbacks findings causes
