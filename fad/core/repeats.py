@@ -586,7 +586,7 @@ class LoopReads:
                 shape = eqn.invars[0].aval.shape
                 step = int(np.sign(places[-1] - places[0]))
                 _, spans, _ = slice_parts(eqn)
-                if spans == (1, *shape[1:]) and places[::step] == list(range(shape[0])):
+                if tuple(spans) == (1, *shape[1:]) and places[::step] == list(range(shape[0])):
                     rows[at] = Rows(array, step)
         return rows
 
