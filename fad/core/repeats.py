@@ -28,7 +28,7 @@ _PERIODS = 48  # candidates that are looked at, for each length of the words tha
 _ENDS = 3  # so many repeats at each end may be left out, so that loops fit each other
 DEPTH = 8  # a value is carried for at most so many repeats, where it could be stored
 
-_PLACE: Aval = shaped_array((), np.dtype(np.int32))  # of a place of a slice
+PLACE: Aval = shaped_array((), np.dtype(np.int32))  # of a place of a slice
 
 _Ints = NumpyArray  # of integers
 
@@ -86,7 +86,7 @@ class Numbered:
 
     def _number(self, x: int) -> int:
         """The value of a place."""
-        return self._source(("place", x), Source("literal", np.int32(x)), _PLACE)
+        return self._source(("place", x), Source("literal", np.int32(x)), PLACE)
 
     def _read(self, eqns: Sequence[JaxEquation], values: dict[Atom, int]) -> None:
         """Number the equations, of equal ones on equal operands the first."""
@@ -495,21 +495,18 @@ class Elements(NamedTuple):
     length: int
 
 
-class Slices(NamedTuple):
-    """Slices of an array along a dimension, from one place on in equal steps."""
+class Rows(NamedTuple):
+    """All rows of an array, in their order or (-1) backwards."""
 
     array: int
-    dimension: int
-    first: int
     step: int
-    length: int
 
 
 # Where an operand of a repeat comes from: a value of the repeat, one of before the loop, or one of many.
 Values = tuple[int, ...]
 Origin = Result | int | Values
 # What a loop reads in its repeats, one after the other.
-Stack = Elements | Slices | Values
+Stack = Elements | Rows | Values
 _Capacity = dict[Hashable, dict[Hashable, float]]  # of the edges of a graph
 
 
@@ -517,7 +514,7 @@ class LoopReads:
     """The loops of a program, and what they read of each other.
 
     ``loops``; for each of them ``origins``: where each operand of its first repeat comes from, ``carries``,
-    and ``slices``: its equations that are slices of an array at places in equal steps.
+    and ``rows``: its equations that are the rows of an array, one in each repeat.
     """
 
     def __init__(self, program: Numbered, loops: Sequence[PythonLoop]) -> None:
@@ -534,14 +531,14 @@ class LoopReads:
             self.loop_of[loop.start : loop.end] = k
         self.origins: list[list[Origin]] = []
         self.carries: list[list[Carry]] = []
-        self.slices: list[dict[int, Slices]] = []
+        self.rows: list[dict[int, Rows]] = []
         for loop in self.loops:
             operands = operands_of(program, loop)
             assert operands is not None
             origins, carries = _origins(operands)
             self.origins.append(origins)
             self.carries.append(carries)
-            self.slices.append(self._slices(loop, origins))
+            self.rows.append(self._rows(loop, origins))
 
     def equation(self, k: int, at: int) -> JaxEquation:
         """An equation of the first repeat of a loop."""
@@ -575,28 +572,23 @@ class LoopReads:
                 return carry
         return None
 
-    def _slices(self, loop: PythonLoop, origins: Sequence[Origin]) -> dict[int, Slices]:
-        found = {}
+    def _rows(self, loop: PythonLoop, origins: Sequence[Origin]) -> dict[int, Rows]:
+        rows = {}
         program = self.program
         begin = program.at[loop.start]
         for at in range(loop.period):
-            a, b = program.at[loop.start + at] - begin, program.at[loop.start + at + 1] - begin
-            starts = origins[a + 1 : b]
             eqn = program.eqns[loop.start + at]
-            if eqn.primitive.name != "slice" or not isinstance(origins[a], int):
+            if eqn.primitive.name != "slice":
                 continue
-            moving = [(d, x) for d, x in enumerate(starts) if type(x) is tuple]
-            if len(moving) != 1:
-                continue
-            ((d, values),) = moving
-            _, spans, strides = slice_parts(eqn)
-            whole = [n == m for n, m in zip(spans, eqn.invars[0].aval.shape, strict=True)]
-            whole[d] = spans[d] == 1
-            places = np.array([program.sources[v].value for v in values])
-            step = int(places[1] - places[0])
-            if all(whole) and not any(np.diff(places) - step) and set(strides) == {1}:
-                found[at] = Slices(origins[a], d, int(places[0]), step, loop.count)
-        return found
+            array, first = origins[program.at[loop.start + at] - begin :][:2]
+            if isinstance(array, int) and type(first) is tuple:
+                places = [program.sources[v].value for v in first]
+                shape = eqn.invars[0].aval.shape
+                step = int(np.sign(places[-1] - places[0]))
+                _, spans, _ = slice_parts(eqn)
+                if tuple(spans) == (1, *shape[1:]) and places[::step] == list(range(shape[0])):
+                    rows[at] = Rows(array, step)
+        return rows
 
     def elements(self, values: Sequence[int]) -> tuple[Elements, NumpyArray] | None:
         """Values that are those of an earlier loop, in its order or backwards; and which of them are."""
@@ -696,8 +688,6 @@ class LoopReads:
         """What a value of a repeat is computed of, where it can be computed again; else None."""
         if result.entry or not _is_cheap(self.equation(k, result.equation)):
             return None
-        if result.equation in self.slices[k]:
-            return []
         columns = [self.origins[k][c] for c in self.columns(k, result.equation)]
         return [x for x in columns if isinstance(x, Result)]
 

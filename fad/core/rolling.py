@@ -33,7 +33,7 @@ rounding. Where that would matter, in programs of replay, nothing is rolled.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -58,18 +58,29 @@ from fad.core.jaxapi import (
 from fad.core.jaxprs import inner_jaxprs, jaxpr_key, trace, with_programs
 from fad.core.repeats import (
     DEPTH,
+    PLACE,
     Elements,
     LoopReads,
     Numbered,
     Result,
-    Slices,
+    Rows,
     Stack,
     Values,
     find_loops,
     has_refs,
     may_repeat,
 )
-from fad.core.types import Array, Atom, Aval, JaxBody, JaxEquation, JaxProgram, Operand, PyTree
+from fad.core.types import (
+    Array,
+    Atom,
+    Aval,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+    NumpyArray,
+    Operand,
+    PyTree,
+)
 
 _MANY = 8  # operands of an equation that are looked at together
 
@@ -198,7 +209,8 @@ class _Again(NamedTuple):
     step: int
     equations: list[int]
     stored: dict[Result, Elements]
-    read: dict[Values | int, Stack]  # slices by their equation
+    rows: dict[int, Rows]  # by their equation
+    columns: dict[Values, Values]
 
 
 class _Line(NamedTuple):
@@ -310,11 +322,11 @@ class _LoopWriter:
                 return None
             return plan.stack(values)
 
-        sliced = self.read.slices[k]
+        rows = self.read.rows[k]
         for at in range(loop.period):
-            if at in sliced:
-                self._wanted.add(sliced[at].array)
-                plan.stack(sliced[at])
+            if at in rows:
+                self._wanted.add(rows[at].array)
+                plan.stack(rows[at])
                 continue
             for c in self.read.columns(k, at):
                 origin = self.read.origins[k][c]
@@ -362,24 +374,22 @@ class _LoopWriter:
                 rest += _known(read.inputs(k, r))
         for e in leaves.values():
             plan.stack(e)
-        again = _Again(k, first, step, sorted(equations), leaves, {})
+        again = _Again(k, first, step, sorted(equations), leaves, {}, {})
         for at in again.equations:
-            if at in read.slices[k]:
-                found = read.slices[k][at]
-                begin = found.first + first * found.step
-                self._wanted.add(found.array)
-                again.read[at] = plan.stack(
-                    found._replace(first=begin, step=step * found.step, length=count)
-                )
+            if at in read.rows[k] and count == read.loops[k].count:
+                rows = read.rows[k][at]
+                again.rows[at] = rows._replace(step=step * rows.step)
+                self._wanted.add(rows.array)
+                plan.stack(again.rows[at])
                 continue
             for c in read.columns(k, at):
                 origin = read.origins[k][c]
                 if isinstance(origin, int):
                     self._wanted.add(origin)
-                elif not isinstance(origin, Result) and origin not in again.read:
-                    rows = first + step * np.arange(count)
-                    values = tuple(np.array(origin)[rows].tolist())
-                    again.read[origin] = values
+                elif not isinstance(origin, Result) and origin not in again.columns:
+                    repeats = first + step * np.arange(count)
+                    values = tuple(np.array(origin)[repeats].tolist())
+                    again.columns[origin] = values
                     if values not in plan.read:
                         stack = take(values)
                         if stack is not None:
@@ -397,21 +407,24 @@ class _LoopWriter:
         columns = {
             read.values(s) if isinstance(s, Elements) else s: s
             for s in plan.stacks
-            if not isinstance(s, Slices)
+            if not isinstance(s, Rows)
         }
-        before: dict[Values, Values] = {}
+        before: dict[Stack, Values] = {}
         for column, (lead, repeats) in read.delayed(columns).items():
-            plan.delayed[columns[column]] = columns[lead], repeats
-            del plan.stacks[columns[column]]
-            if repeats > len(before.get(lead, ())):
-                before[lead] = column[:repeats]
-        plan.lines += [_Line(columns[lead], initial) for lead, initial in before.items()]
+            late, source = columns[column], columns[lead]
+            if isinstance(late, Elements) and late[:2] == source[:2]:
+                continue  # both are read in one array
+            del plan.stacks[late]
+            plan.delayed[late] = source, repeats
+            if repeats > len(before.get(source, ())):
+                before[source] = column[:repeats]
+        plan.lines += [_Line(source, initial) for source, initial in before.items()]
         for line in plan.lines:
             self._wanted.update(line.initial)
         for stack in plan.stacks:
             if isinstance(stack, Elements):
                 self._want([stack])
-            elif not isinstance(stack, Slices):
+            elif not isinstance(stack, Rows):
                 self._want(self._pieces(stack))
 
     def _ask_last(self, k: int, plan: _Plan) -> None:
@@ -507,20 +520,13 @@ class _LoopWriter:
         """What a loop reads in its repeats: an array, in their order or (-1) backwards."""
         if isinstance(stack, Elements):
             x = self._stacks[stack.loop, stack.value]
-            stored = self._directions[stack.loop]
-            last = stack.first + stack.step * (stack.length - 1)
-            low, high = sorted((stack.first, last))
-            if stored < 0:
-                low, high = len(x) - 1 - high, len(x) - 1 - low
+            places = self._places(stack)[::direction]
+            low, high = sorted((int(places[0]), int(places[-1])))
             x = x if high - low + 1 == len(x) else x[low : high + 1]
-            return x if stored * stack.step == direction else jnp.flip(x, 0)
-        if isinstance(stack, Slices):
+            return x if places[0] == low else jnp.flip(x, 0)
+        if isinstance(stack, Rows):
             x = self._array(stack.array)
-            last = stack.first + stack.step * (stack.length - 1)
-            low, high = sorted((stack.first, last))
-            x = jax.lax.slice_in_dim(x, low, high + 1, abs(stack.step), stack.dimension)
-            x = jnp.moveaxis(x, stack.dimension, 0)
-            return x if (stack.step > 0) == (direction > 0) else jnp.flip(x, 0)
+            return x if stack.step == direction else jnp.flip(x, 0)
         sources = [self.program.sources.get(v) for v in stack]
         if all([s is not None and s.kind != "input" for s in sources]):
             fixed = list(map(self._value, stack[::direction]))
@@ -534,6 +540,12 @@ class _LoopWriter:
         ]
         return jax.lax.concatenate(parts, 0)
 
+    def _places(self, elements: Elements) -> NumpyArray:
+        """At which places of what was stored they stand."""
+        rows = elements.first + elements.step * np.arange(elements.length, dtype=np.int32)
+        forwards = self._directions[elements.loop] > 0
+        return rows if forwards else self.read.loops[elements.loop].count - 1 - rows
+
     def _direction(self, plan: _Plan) -> int:
         """Whether the repeats of a loop go through most of what they read forwards (1) or backwards (-1)."""
         votes = 0
@@ -541,18 +553,29 @@ class _LoopWriter:
             if isinstance(stack, Elements):
                 size = self.program.size(self.read.value(stack.loop, stack.value))
                 votes += self._directions[stack.loop] * stack.step * size
-            elif isinstance(stack, Slices):
-                aval = self.program.avals[stack.array]
-                size = self.program.size(stack.array) // aval.shape[stack.dimension]
-                votes += int(np.sign(stack.step)) * size
+            elif isinstance(stack, Rows):
+                rows = self.program.avals[stack.array].shape[0]
+                votes += stack.step * self.program.size(stack.array) // rows
         return 1 if votes >= 0 else -1
+
+    def _is_whole(self, elements: Elements, direction: int) -> bool:
+        """Whether they are all that was stored, in that order."""
+        whole = elements.length == self.read.loops[elements.loop].count
+        return whole and self._directions[elements.loop] * elements.step == direction
 
     def _loop(self, k: int) -> None:
         """Write a loop."""
         plan, loop = self._plans[k], self.read.loops[k]
         direction = self._direction(plan)
         self._directions.append(direction)
-        xs = [self._stack(s, direction) for s in plan.stacks]
+        arrays: dict[Elements, Array] = {}
+        xs = []
+        for stack in plan.stacks:
+            if isinstance(stack, Elements) and not self._is_whole(stack, direction):
+                arrays[stack] = self._stacks[stack.loop, stack.value]
+                xs.append(jnp.asarray(self._places(stack)[::direction]))
+            else:
+                xs.append(self._stack(stack, direction))
         initial: list[Array] = []
         for line in plan.lines:
             aval = self._aval(k, line.source)
@@ -560,9 +583,9 @@ class _LoopWriter:
                 jnp.zeros(aval.shape, aval.dtype) if v is None else self._array(v)
                 for v in reversed(line.initial)
             ]
-        body = _Repeat(self, k)
+        body = _Repeat(self, k, arrays)
         constants = list(body.constants)
-        operands = [self._array(v) for v in constants]
+        operands = [*[self._array(v) for v in constants], *arrays.values()]
         closed, _ = trace(body.run, [*map(jax.typeof, operands), *body.avals])
         closed, inner = rolled(closed)
         count = len(initial)
@@ -601,29 +624,31 @@ class _LoopWriter:
             return avals[self.read.value(k, value)]
         if isinstance(value, Elements):
             return avals[self.read.value(value.loop, value.value)]
-        if isinstance(value, Slices):
-            aval, d = avals[value.array], value.dimension
-            shape = aval.shape[:d] + aval.shape[d + 1 :]
-            return shaped_array(shape, aval.dtype, weak_type=_is_weak(aval))
+        if isinstance(value, Rows):
+            aval = avals[value.array]
+            return shaped_array(aval.shape[1:], aval.dtype, weak_type=_is_weak(aval))
         return avals[value[0]]
 
 
 class _Repeat:
-    """The body of a loop: a function of ``constants``, what is carried, and what a repeat reads.
+    """The body of a loop: a function of ``constants``, of ``arrays`` of which it reads an element in each
+    repeat, what is carried, and what a repeat reads, or at which place of an array.
 
-    ``avals``: of its operands, but for the constants.
+    ``avals``: of its operands, but for constants and arrays.
     """
 
-    def __init__(self, writer: _LoopWriter, k: int) -> None:
-        self._writer, self._k = writer, k
+    def __init__(self, writer: _LoopWriter, k: int, arrays: Iterable[Elements]) -> None:
+        self._writer, self._k, self._arrays = writer, k, list(arrays)
         self._plan = writer._plans[k]
         read = self._read = writer.read
         self.constants: dict[int, int] = {}
-        used: list[tuple[int, Iterable[int]]] = [(k, range(read.loops[k].period))]
-        used += [(again.loop, again.equations) for again in self._plan.again]
-        for loop, equations in used:
+        used: list[tuple[int, Iterable[int], Container[int]]] = [
+            (k, range(read.loops[k].period), read.rows[k])
+        ]
+        used += [(again.loop, again.equations, again.rows) for again in self._plan.again]
+        for loop, equations, rows in used:
             for at in equations:
-                if at not in read.slices[loop]:
+                if at not in rows:
                     for c in read.columns(loop, at):
                         v = read.origins[loop][c]
                         if isinstance(v, int) and not self._is_fixed(v):
@@ -632,7 +657,9 @@ class _Repeat:
         for line in self._plan.lines:
             aval = struct_of(writer._aval(k, line.source))
             self.avals += [aval] * len(line.initial)
-        self.avals += [struct_of(writer._aval(k, stack)) for stack in self._plan.stacks]
+        for stack in self._plan.stacks:
+            is_place = isinstance(stack, Elements) and stack in arrays
+            self.avals.append(struct_of(PLACE if is_place else writer._aval(k, stack)))
 
     def _is_fixed(self, v: int) -> bool:
         """Whether it is a number, or an array of NumPy, that can stand in the body."""
@@ -646,10 +673,13 @@ class _Repeat:
         read, plan, k = self._read, self._plan, self._k
         rest = iter(values)
         constants = {v: next(rest) for v in self.constants}
+        arrays = {e: next(rest) for e in self._arrays}
         carried = [[next(rest) for _ in line.initial] for line in plan.lines]
-        stacks = {
-            s: _typed(x, self._writer._aval(k, s)) for s, x in zip(plan.stacks, rest, strict=True)
-        }
+        stacks: dict[Stack, Array] = {}
+        for stack, x in zip(plan.stacks, rest, strict=True):
+            if isinstance(stack, Elements) and stack in arrays:
+                x = jax.lax.dynamic_index_in_dim(arrays[stack], x, 0, keepdims=False)
+            stacks[stack] = _typed(x, self._writer._aval(k, stack))
         known: dict[Result, Array] = {}
         before = {}
         for line, values in zip(plan.lines, carried):
@@ -658,27 +688,26 @@ class _Repeat:
                     known[line.source._replace(entry=back, carry=line.number)] = x
                 else:
                     before[line.source, back] = _typed(x, self._writer._aval(k, line.source))
-        for e, delay in plan.delayed.items():
-            stacks[e] = before[delay] if delay[1] else stacks[delay[0]]
+        stacks.update({s: before[delay] for s, delay in plan.delayed.items()})
         computed: list[dict[Result, Array]] = []
 
-        def many(values: Values) -> Array:
-            found = plan.read[values]
-            if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Result):
-                return computed[found[0]][found[1]]
-            return stacks[found]
+        def many(column: Values) -> Array:
+            source = plan.read.get(column, column)
+            if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], Result):
+                return computed[source[0]][source[1]]
+            return stacks[source]
 
         def run(
             loop: int,
             equations: Iterable[int],
             known: dict[Result, Array],
-            read_as: Callable[..., PyTree],
+            rows: Mapping[int, Stack],
+            column: Callable[[Values], Values],
         ) -> None:
             for at in equations:
                 eqn = read.equation(loop, at)
-                if at in read.slices[loop]:
-                    x = stacks[read_as(at)]
-                    known[Result(at, 0)] = x.reshape(eqn.outvars[0].aval.shape)
+                if at in rows:
+                    known[Result(at, 0)] = jnp.expand_dims(stacks[rows[at]], 0)
                     continue
                 operands = []
                 for c in read.columns(loop, at):
@@ -690,25 +719,19 @@ class _Repeat:
                         found = constants.get(origin)
                         operands.append(self._writer._value(origin) if found is None else found)
                     else:
-                        operands.append(many(read_as(origin)))
+                        operands.append(many(column(origin)))
                 outs = _evaluate(eqn, operands)
                 known.update({Result(at, j): x for j, x in enumerate(outs)})
 
         # Earlier loops come last: a later one reads of them.
         computed += [{r: stacks[e] for r, e in again.stored.items()} for again in plan.again]
         for again, found in reversed(list(zip(plan.again, computed, strict=True))):
-            run(again.loop, again.equations, found, again.read.__getitem__)
-        slices = read.slices[k]
-        run(
-            k,
-            range(read.loops[k].period),
-            known,
-            lambda x: slices[x] if isinstance(x, int) else x,
-        )
+            run(again.loop, again.equations, found, again.rows, again.columns.__getitem__)
+        run(k, range(read.loops[k].period), known, read.rows[k], lambda column: column)
         outs: list[Array] = []
         for line, values in zip(plan.lines, carried):
             source = line.source
-            outs.append(known[source] if isinstance(source, Result) else stacks[source])
+            outs.append(known[source] if isinstance(source, Result) else many(source))
             outs += values[:-1]
         outs += [known[result] for result in self._writer._stored[k]]
         return outs

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.core.repeats import Elements, LoopReads, Numbered, Result, Slices, find_loops
+from fad.core.repeats import Elements, LoopReads, Numbered, Result, Rows, find_loops
 
 
 def reads(f: Any, *args: Any) -> LoopReads:
@@ -49,14 +49,17 @@ def test_as_little_is_stored_as_gives_the_rest() -> None:
     assert found.stored(0, [sine, state], []) == {sine, state}  # costs more
 
 
-def test_slices_at_moving_places() -> None:
-    def f(xs: Any) -> Any:
-        h = xs[0]
-        for t in range(50):
-            h = jnp.tanh(h + xs[49 - t]) * 0.5
+def test_rows_of_an_array() -> None:
+    """All of them are an operand of the scan; of some, each is read at its place."""
+
+    def f(xs: Any, count: int) -> Any:
+        h = xs.sum(0)
+        for t in range(count):
+            h = jnp.tanh(h + xs[count - 1 - t]) * 0.5
         return h
 
-    found = reads(f, jnp.ones((50, 3)))
-    (loop,) = found.loops
-    ((_, slices),) = found.slices[0].items()
-    assert slices == Slices(slices.array, 0, 49, -1, loop.count)
+    xs = jnp.ones((50, 3))
+    found = reads(lambda xs: f(xs, 50), xs)
+    ((_, rows),) = found.rows[0].items()
+    assert rows == Rows(rows.array, -1) and found.loops[0].count == 50
+    assert not reads(lambda xs: f(xs, 49), xs).rows[0]
