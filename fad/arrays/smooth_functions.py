@@ -476,11 +476,14 @@ def _sign(sign: Function) -> Function:
 
 
 def _inverse_root(square: ArrayFunction, size: ArrayFunction) -> ArrayFunction:
-    """``1 / sqrt(square)`` of ``x**2`` and a constant: ``1 / size`` where the square may overflow."""
+    """``1 / sqrt(square)`` of ``x**2`` and a constant: ``1 / size`` where the square may overflow.
+
+    By one division, after the selection: XLA keeps an array for each quotient and root that is read twice.
+    """
 
     def value(x: Array) -> Array:
         large = size(x) > math.sqrt(float(jnp.finfo(x.dtype).max)) / 4
-        return jnp.where(large, 1 / size(x), lax.rsqrt(square(x)))
+        return 1 / jnp.where(large, size(x), jnp.sqrt(square(x)))
 
     return with_slopes(value, lambda out, x: -(x * out) * (out * out))
 
