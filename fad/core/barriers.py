@@ -47,7 +47,7 @@ def _lower_barrier(_: object, *values: object) -> Sequence[object]:
     return list(barrier_op(values).results)
 
 
-# `jax.lax.optimization_barrier`, in programs that the compile thread lowers: NOTE [pace] in `fad.core.threads`.
+# `jax.lax.optimization_barrier`, in programs of the compile thread: see NOTE [pace] in `fad.core.threads`.
 barrier_primitive = new_primitive("barrier")
 define_primitive(
     barrier_primitive,
