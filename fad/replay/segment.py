@@ -135,12 +135,12 @@ class Stretch:
         """Keep the states of outputs that are saved, and may be written to without their nodes: of views, and
         of what requires no grad and is ``kept``.
         """
-        for k in self.passed(None, self.variables)[1]:
-            t = outputs[k] if k >= 0 else None
-            link = t.meta.link if t is not None and t.meta is not None else None
+        for k in [k for k in self.passed(None, self.variables)[1] if k >= 0]:
+            t = outputs[k]
+            link = None if t.meta is None else t.meta.link
             if link is not None:
                 self.pasts[k] = Past(t, link.seen)
-            elif t is not None and k in kept and not t._requires_grad:
+            elif k in kept and not t._requires_grad:
                 self.pasts[k] = Past(t, version_at(t))
 
     def program(self, finish: Finish) -> Program:
