@@ -16,11 +16,11 @@ from jax.tree_util import PyTreeDef
 
 from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
+from fad.core.barriers import barrier
 from fad.core.borrowed import borrowed, waited
 from fad.core.dataflow import READ, DependenceRows, flows, tangent_rows
 from fad.core.dtypes import is_inexact
 from fad.core.equal_programs import EqualPrograms
-from fad.core.exact_programs import barrier
 from fad.core.jaxapi import array_type, run_jaxpr
 from fad.core.jaxprs import (
     EXECUTED,

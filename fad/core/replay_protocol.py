@@ -15,8 +15,6 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `open_step`: `tape.recorder.record`, for an operation on leaves of the eager tape;
 * `Deferred.append`: `RecordingLevel.process` and `RootLevel.process`, for each operation of a level that has
   a trace;
-* `Deferred.write`, `Deferred.share`: `views.inplace` and `views.aliases`, for writes to Tensors of a level
-  that has a trace, and for their views;
 * `Deferred.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
 * `Deferred.materialize`: `Tensor.node`, and `core.level.flush`, which is called before the state of a Tensor
   or a mode changes (views.aliases, methods.history, tape.anomaly, grad modes) and before an array is returned
@@ -54,19 +52,6 @@ class Deferred(Protocol):
         """Defer an operation, and return its outputs.
 
         None: it cannot be deferred, and the caller evaluates it. The trace has been recorded.
-        """
-
-    def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
-        """Defer a write: ``own[0]`` is from now on the output of ``op``, an operation on ``own`` and
-        ``others``.
-
-        Returns whether it was deferred. If not, nothing has changed, and the caller writes.
-        """
-
-    def share(self, t: Tensor, new: Tensor) -> bool:
-        """Give a view ``t``, which is out of date, the state of ``new``, an output of the trace.
-
-        Returns whether it was; if not, the caller reads the state of ``new``, and sets it.
         """
 
     def get(self, t: Tensor, name: str) -> Any:

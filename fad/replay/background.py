@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Protocol
 
-from fad.core.exact_programs import pace
+from fad.core.threads import pace
 from fad.core.types import Aval
 
 LONGEST_QUEUE = 256  # what is queued; the rest is submitted again at a later call

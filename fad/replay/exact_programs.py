@@ -1,4 +1,28 @@
-"""Compiles programs of small arrays; see NOTE [exact programs] in `fad.core.exact_programs`."""
+"""Programs of small arrays that give, bit for bit, what their operations give one by one.
+
+NOTE [exact programs]
+
+    f = fad.grad(lambda x: fnp.sum(fnp.tanh(x * x) * x - x))
+    with fad.autograd.compiled(False):
+        eager = f(array)
+    for _ in range(9):  # the last ones are one program
+        assert (f(array) == eager).all()
+
+There are barriers around each operation of such a program (`fad.core.barriers`), across which XLA
+neither fuses nor rewrites. Two things remain that an operation in a program has otherwise than alone.
+
+*Results that nothing reads.* XLA would drop them, and fuse the rest of the operation in another way. So the
+program also returns one element of each.
+
+*Operands in one buffer.* An operation that runs alone is compiled for operands in buffers of their own,
+also where it is called on one array twice. In a program, XLA finds that two operands are in one buffer,
+loads from it once, and LLVM can then infer more: that ``x * x`` is not negative, or that two products are
+equal. It contracts other sums of products to fused multiply-adds, and rounds otherwise. Two operands are in
+one buffer if they are one value; if XLA takes one for the other as it is, such as ``x.reshape(n, 1)`` or
+the sum over an axis of length 1; and if equal operations give them, which it computes once. So values are
+numbered, equal numbers for what may be in one buffer, and where an operation gets a number twice, a copy is
+made. (To copy all operands but the first, without numbers, takes up to 1.6 times as long.)
+"""
 
 from __future__ import annotations
 
@@ -8,8 +32,8 @@ from collections.abc import Hashable, Sequence
 import jax
 import numpy as np
 
+from fad.core.barriers import barrier_primitive, optimization_barrier
 from fad.core.dtypes import is_inexact
-from fad.core.exact_programs import barrier_primitive, optimization_barrier, pace
 from fad.core.jaxapi import (
     ClosedJaxpr,
     Literal,
@@ -30,7 +54,7 @@ from fad.core.jaxprs import (
     trace,
     with_programs,
 )
-from fad.core.threads import make_jit, without_collector
+from fad.core.threads import make_jit, pace, without_collector
 from fad.core.types import (
     Array,
     ArrayFunction,

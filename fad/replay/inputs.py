@@ -276,41 +276,18 @@ def owner_of(t: Any) -> Any:
     return t if owner is None else owner
 
 
-def handle_of(t: Any, version: int | None = None) -> Any:
-    """Another handle for what ``t`` is, lazy if it is, or was at a ``version``; of an array, the array."""
-    if not isinstance(t, Tensor):
-        return t
-    handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)  # type: ignore[arg-type]
-    if not is_empty(t):
-        copy_known(handle, t)
-    handle.born = t.born
-    if version is not None:
-        handle.meta = Past(t, version)
-    return handle
-
-
-def is_empty(t: Tensor) -> bool:
-    """Whether ``t`` is an output of a trace, at its level, that has no value and no node yet."""
-    lazy = t._lazy
-    return lazy is not None and lazy.trace.level is t._level
-
-
 _STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
 
 
-def copy_known(t: Tensor, o: Tensor) -> None:
-    """Make the slots of ``t`` those of ``o``: set where they are set, else, of a lazy Tensor, empty."""
-    if o._lazy is None:
-        t._value, t._aux, t._node = o._value, o._aux, o._node
-        return
+def _handle_of(t: Any, version: int) -> Tensor:
+    """Another handle for what ``t`` is, lazy if it is, which was at this ``version``."""
+    handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)
     for slot in _STATE:
-        try:
-            value = slot.__get__(o)
-        except AttributeError:
-            with contextlib.suppress(AttributeError):
-                slot.__delete__(t)
-        else:
-            slot.__set__(t, value)
+        with contextlib.suppress(AttributeError):  # of a lazy Tensor it may be empty
+            slot.__set__(handle, slot.__get__(t))
+    handle.born = t.born
+    handle.meta = Past(t, version)
+    return handle
 
 
 def _requires_changed(given: Input) -> bool:
@@ -334,7 +311,7 @@ def as_captured(given: Input) -> Any:
     if is_same and not _requires_changed(given):
         return a
     if given.layout is FOREIGN and type(parts[0]) is Tensor:
-        return handle_of(a, version)
+        return _handle_of(a, version)
     is_leaf = given.layout is True and given.is_leaf
     leaf = (
         accumulator_of(a) if is_leaf else None

@@ -36,12 +36,10 @@ from fad.core.avals import SCALARS
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.tensor import (
     Lazy,
-    Meta,
     Storage,
     Tensor,
     bottom,
     has_value,
-    lazy_tensor,
     take_over,
 )
 from fad.core.types import MaybeValue, Operand, PyTree, Value
@@ -53,7 +51,6 @@ from fad.replay.inputs import (
     as_captured,
     aval_id,
     edge_of,
-    handle_of,
     in_context,
     is_untouched,
     outer_level_defers,
@@ -85,8 +82,8 @@ class Stretch:
     """What a trace has now: operations, one after the other, by the states after them, and their inputs.
 
     ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
-    ``variables`` are the numbers of the inputs that require grad at the level. ``views`` has the states of
-    the outputs that are views and saved, if it is that of a segment. ``parts`` are those of all inputs, once
+    ``variables`` are the numbers of the inputs that require grad at the level. ``pasts`` has what
+    `keep_pasts` keeps, if it is that of a segment. ``parts`` are those of all inputs, once
     its program runs.
     """
 
@@ -94,7 +91,7 @@ class Stretch:
     path: list[State]
     inputs: list[Input]
     variables: Places
-    views: dict[int, Past] = dataclasses.field(default_factory=dict)
+    pasts: dict[int, Past] = dataclasses.field(default_factory=dict)
     parts: Sequence[Value] = ()
 
     @classmethod
@@ -119,13 +116,12 @@ class Stretch:
             else Input(g.argument if g.layout is True else None, (), *g[2:])
             for g in self.inputs
         ]
-        return Stretch(self.trace, self.path, inputs, self.variables, self.views)
+        return Stretch(self.trace, self.path, inputs, self.variables, self.pasts)
 
     def passed(self, ends: Places | None, wanted: Places) -> Passed:
         """What a backward pass goes through from outputs ``ends`` (None: all) to the inputs ``wanted``.
 
-        All outputs of these operations; and the places of what their nodes save. What a write writes to is
-        left out, since its node saves handles of its own.
+        All outputs of these operations; and the places of what their nodes save.
         """
         last = self.path[-1]
         found: Passed | None = last.passes.get((ends, wanted))
@@ -135,12 +131,17 @@ class Stretch:
             found = tree.remember(last.passes, (ends, wanted), lambda: passed)
         return found
 
-    def keep_views(self, outputs: Sequence[Tensor]) -> None:
-        """Keep the states of outputs that are views, and saved: what they are views of may be written to."""
-        for k in self.passed(None, self.variables)[1]:
-            meta = outputs[k].meta if k >= 0 else None
-            if meta is not None and meta.link is not None:
-                self.views[k] = Past(outputs[k], meta.link.seen)
+    def keep_pasts(self, outputs: Sequence[Tensor], kept: Places) -> None:
+        """Keep the states of outputs that are saved, and may be written to without their nodes: of views, and
+        of what requires no grad and is ``kept``.
+        """
+        for k in [k for k in self.passed(None, self.variables)[1] if k >= 0]:
+            t = outputs[k]
+            link = None if t.meta is None else t.meta.link
+            if link is not None:
+                self.pasts[k] = Past(t, link.seen)
+            elif k in kept and not t._requires_grad:
+                self.pasts[k] = Past(t, version_at(t))
 
     def program(self, finish: Finish) -> Program:
         """The operations as a function of the parts of the inputs, and of what else ``finish`` takes.
@@ -224,7 +225,7 @@ class Stretch:
             if again or any([t is None or t._lazy is not None for t in own]):
                 found = self._evaluate(at, [cells[r] if r >= 0 else inputs[~r] for r in at.refs])
                 for k, (t, o) in enumerate(zip(own, found, strict=True)):
-                    past = self.views.get(at.first + k)
+                    past = self.pasts.get(at.first + k)
                     if again and t is not None and has_value(t):
                         t._node, t._output_nr, t._lazy = o._node, o._output_nr, None
                     elif t is not None:
@@ -246,10 +247,7 @@ class Stretch:
             return _on_deleted(self.trace.level, lambda args: self._process(at, args), args)
 
     def _process(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:
-        level, args = self.trace.level, list(args)
-        if at.own:  # as `views.inplace` does
-            note_written(args[0])
-            args[: at.own] = map(handle_of, args[: at.own])
+        level = self.trace.level
         past = any([isinstance(a, Tensor) and type(a.meta) is Past for a in args])
         with _at_versions_then(args) if past else contextlib.nullcontext():
             out = level.process(at.op, args)
@@ -324,13 +322,6 @@ def _on_deleted(
     return outs
 
 
-def note_written(t: Tensor) -> None:
-    """Tell the node of which ``t`` is an output that this was written to."""
-    if isinstance(t, Tensor) and t._node is not None:
-        then = t.meta.version if type(t.meta) is Past else 0
-        t._node.output_written(t._output_nr, then + 1)
-
-
 def _passed(path: Sequence[State], ends: Places, wanted: Places) -> Passed:
     """`Stretch.passed`."""
     led = {~k for k in wanted}
@@ -347,10 +338,7 @@ def _passed(path: Sequence[State], ends: Places, wanted: Places) -> Passed:
         routes = zip(at.refs, at.routed, strict=False)
         passed.update([r for r, m in routes if m and r >= 0 and r in led])
         for k in at.kept:
-            if k >= at.own:
-                saved.add(at.refs[k])
-            elif k < 0:
-                saved.update(own)
+            saved.update(own if k < 0 else (at.refs[k],))
     return frozenset(passed), frozenset(saved)
 
 
@@ -363,10 +351,9 @@ class Segment:
     """A stretch that has run as a program. It is the ``trace`` of its lazy outputs, see `Deferred`.
 
     ``places`` are the numbers of its outputs that require grad and were referenced, ``outputs`` has these,
-    each with its `Lazy`. ``freed`` are those that backward passes have gone through. ``written``: the first
-    version of its outputs that were changed in place. ``edges`` are the places in the graph of the outputs in
-    ``places``, once it is opened.
-    ``first`` is the number that its first operation has in the order of recording.
+    each with its `Lazy`. ``freed`` are those that backward passes have gone through. ``edges`` are the places
+    in the graph of the outputs in ``places``, once it is opened. ``first`` is the number that its first
+    operation has in the order of recording.
     """
 
     done = True
@@ -380,9 +367,7 @@ class Segment:
         self.places = places
         self.outputs: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Lazy]]] = {}
         self.freed: frozenset[int] = frozenset()
-        self.written: dict[int, int] = {}
         self.edges: dict[int, tuple[Node, int]] | None = None
-        stretch.keep_views(trace.outputs)
         trace.segments = trace.segments or weakref.WeakValueDictionary()
         trace.segments[self.first] = self
 
@@ -400,13 +385,6 @@ class Segment:
 
     def materialize(self) -> None:
         self.opened()
-
-    def share(self, t: Tensor, new: Tensor) -> bool:
-        return False
-
-    def output_written(self, place: int, version: int) -> None:
-        """Note that an output was changed in place, which made this version of it."""
-        self.written.setdefault(place, version)
 
     # The nodes of the operations
 
@@ -428,14 +406,8 @@ class Segment:
             t = tensor()
             if t is not None and t._lazy is not None and t._lazy is lazy():
                 outputs[k] = t
-        written = {k: _handle_of_written(self.owner.level, v) for k, v in self.written.items()}
-        for k, t in written.items():
-            outputs[k] = t
         cells = stretch.record_again(outputs, self.first)
         edges = {k: (cells[k]._node, cells[k]._output_nr) for k in self.places}
-        for k, t in written.items():  # the nodes that have saved it see that
-            t.meta.storage.version += 1  # type: ignore[union-attr]
-            edges[k][0].output_written(edges[k][1], t.meta.storage.version)  # type: ignore[union-attr]
         live = {o._node for k, o in enumerate(cells) if k not in self.freed}
         live |= _nodes_before(stretch)
         _release({cells[k]._node for k in self.freed} - live - {None}, live)
@@ -460,12 +432,10 @@ class Segment:
         if self.owner.recording[2]:  # `allow_mutation_on_saved_tensors`
             return True
         saved = stretch.passed(None, stretch.variables)[1]
-        if not saved.isdisjoint(self.written):
-            return False
         given = [stretch.inputs[~k] for k in saved if k < 0]
-        views = [past for k, past in stretch.views.items() if k in saved]
+        pasts = [past for k, past in stretch.pasts.items() if k in saved]
         unchanged = [x.version == version_at(x.argument) for x in given]
-        return all(unchanged + [past.version == past.storage.version for past in views])
+        return all(unchanged + [past.version == past.storage.version for past in pasts])
 
     def free(self, ends: Places, wanted: Places) -> None:
         """Note that a pass has freed what it went through; drop the inputs if nothing else can be reached.
@@ -604,14 +574,6 @@ def _is_used(t: Any) -> bool:
     return (t.meta is not None and t.meta.link is not None) or edge_of(t) is not None
 
 
-def _handle_of_written(level: Level, version: int) -> Tensor:
-    """An empty handle for what a Tensor was before it was written to, which made ``version`` of it."""
-    handle = lazy_tensor(level, Lazy(None, None, 0), True, 0)
-    handle.meta = Meta()
-    handle.meta.storage = Storage(version - 1)
-    return handle
-
-
 def fill(
     trace: Trace,
     stretch: Stretch,
@@ -627,6 +589,8 @@ def fill(
     outputs, rest = trace.outputs, iter(values)
     places = [k for k in kept if outputs[k]._requires_grad]
     segment = Segment(trace, stretch, places) if places else None
+    if segment is not None:
+        stretch.keep_pasts(outputs, kept)
     for k in kept:
         at = origin_of(stretch.path, k)
         t, o = outputs[k], made_of(trace.level, rest, at.layouts[k - at.first])

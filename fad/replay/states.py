@@ -139,18 +139,16 @@ CAPACITY = 1 << 14  # states, roots and endings remembered
 class State:
     """What was appended up to here: an operation, after those of the state before.
 
-    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. The first ``own`` of
-    them are written to. What is known of its outputs is an `Outcome`. ``first`` is the number of its first
-    output, ``size`` counts all outputs so far, ``taken`` the inputs, ``elements`` those of both, ``work`` the
-    operations, those of programs among them included. ``has_writes``: some of them are
-    writes. ``content`` is a hash of the operation and of the relative places of its arguments.
+    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. What is known of its
+    outputs is an `Outcome`. ``first`` is the number of its first output, ``size`` counts all outputs so far,
+    ``taken`` the inputs, ``elements`` those of both, ``work`` the operations, those of programs among them
+    included. ``content`` is a hash of the operation and of the relative places of its arguments.
     ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the states that
     came after it, by their keys. ``passes`` has what `Stretch.passed` finds.
     """
 
     op: Any
     refs: tuple[int, ...]
-    own: int
     avals: Sequence[Aval]
     layouts: Sequence[Hashable]
     parts: Sequence[tuple[Aval, ...]]
@@ -162,7 +160,6 @@ class State:
     taken: int
     work: int = 0
     elements: int = 0
-    has_writes: bool = False
     content: int = 0
     cuts: bool = False
     use: Use = dataclasses.field(default_factory=Use)
@@ -183,7 +180,7 @@ class Root(State):
     """
 
     def __init__(self, code: object, name: str, taken: int) -> None:
-        super().__init__(None, (), 0, (), (), (), (), (), (), True, 0, taken)
+        super().__init__(None, (), (), (), (), (), (), (), True, 0, taken)
         self.code, self.name, self.policy = code, name, Policy()
 
 
@@ -267,11 +264,11 @@ def origin_of(path: Sequence[State], place: int) -> State:
     return path[bisect.bisect_right(path, place, key=lambda at: at.size)]
 
 
-def next_state(trace: Trace, op: Operation, args: Sequence[Operand], own: int) -> State | str:
-    """The state after an operation that writes to its first ``own`` arguments; or why it is not deferred.
+def next_state(trace: Trace, op: Operation, args: Sequence[Operand]) -> State | str:
+    """The state after an operation; or why it is not deferred.
 
-    The key of a state has the operation, ``own``, and for each argument its place, after the guard code of an
-    input that no operation before has taken.
+    The key of a state has the operation, and for each argument its place, after the guard code of an input
+    that no operation before has taken.
     """
     if op.runs_python:
         return "it runs rules in Python"
@@ -279,7 +276,7 @@ def next_state(trace: Trace, op: Operation, args: Sequence[Operand], own: int) -
         return "it is not a pure operation that can be deferred"
     before = trace.path[-1]
     taken = before.taken
-    key: list[Hashable] = [op, own]
+    key: list[Hashable] = [op]
     places = trace.places
     for a in args:
         if type(a) is Tensor:
@@ -302,8 +299,7 @@ def next_state(trace: Trace, op: Operation, args: Sequence[Operand], own: int) -
 
 
 def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
-    op, own = key[:2]
-    before, path = trace.path[-1], trace.path[1:]
+    op, before, path = key[0], trace.path[-1], trace.path[1:]
     if trace.is_new and before.work > SHORT and not repays_whole(before.work, fresh_in(path)):
         return "it is new, and its operations repeat"
 
@@ -314,7 +310,7 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
         k = ref - at.first
         return at.layouts[k], at.avals[k], at.parts[k]
 
-    refs = tuple([k for k in key[2:] if type(k) is int])
+    refs = tuple([k for k in key[1:] if type(k) is int])
     args = list(map(known, refs))
     outcome = outcome_of(trace.level, op, args, trace.key)
     if outcome is None:
@@ -326,14 +322,12 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     at = State(
         op,
         refs,
-        own,
         *outcome,
         first=before.size,
         size=before.size + len(outcome.avals),
         taken=taken,
         work=before.work + op.work,
         elements=elements,
-        has_writes=before.has_writes or own > 0,
         content=content,
         cuts=ends_segment(path, content, elements),
         use=use_of(op, args, (trace.around, trace.key)),

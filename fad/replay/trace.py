@@ -34,27 +34,10 @@ was appended is a path in a tree of all paths so far (`fad.replay.states`): to a
 NOTE [one append-only list]
 
 A trace is a list of states, one for each operation, and a list of their outputs, which come first: there is
-no state without its outputs. What they are does not change, but for a Tensor that is written to: a handle for
-what it was takes its place (NOTE [deferred writes]). ``busy`` is set while an operation is being appended, or
-while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its value from
-operations that are run for it alone. To record an operation twice gives the same as to record it once.
-
-NOTE [deferred writes]
-
-    y = x * 2
-    y[0] = 3.0       # y is the output of the write from now on
-    z = y * y
-
-A write is an operation on the base (see `fad.views.inplace`), and a trace defers it like any other; the
-Tensor that is written to is its output. A view that is out of date replays its chain on the base, as always:
-that is one more operation of the trace, and the view is its output.
-
-The trace still needs the state from before the write. Where the Tensor was an output or an input of the
-trace, another handle with the old state takes its place (`_stand_in`). Its Meta, a `Past`, has the version
-of that state. So it is known whether an operation has saved what was overwritten later (`saves_stale`):
-then the backward pass is an error, and the trace is recorded operation by operation, which raises it.
-Recording comes after all writes, and so takes the versions of what it saves from `Past`, not from the
-storage.
+no state without its outputs. What they are does not change. ``busy`` is set while an operation is being
+appended, or while all are being run: then nothing is appended, and who reads an output (a finalizer) gets its
+value from operations that are run for it alone. To record an operation twice gives the same as to record it
+once.
 """
 
 from __future__ import annotations
@@ -62,7 +45,7 @@ from __future__ import annotations
 import operator
 import threading
 import types
-from collections.abc import Callable, Hashable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -77,20 +60,13 @@ from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import (
     Lazy,
-    Meta,
     Tensor,
     lazy_tensor,
-    storage_of,
-    take_over,
 )
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
 from fad.errors.tracebacks import users_call
 from fad.replay.inputs import (
     Input,
-    Past,
-    copy_known,
-    handle_of,
-    is_empty,
     is_leaf,
     is_small,
     is_untouched,
@@ -125,7 +101,6 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import running
 from fad.tape.recorder import ROOT, RecordingLevel
 from fad.tape.saved import UNCHANGED
-from fad.views.aliases import Link, link_of, out_of_date, stopped
 
 # Modes with which operations are recorded: grad and forward modes, hooks for saved values, replay.
 _RECORDING = "watermark base_watermark saved_hooks tangents_off inference replaying".split()
@@ -144,8 +119,7 @@ class Trace:
     why it is recorded one by one; ``slow``: why the last stretch was that was.
 
     The place of its output k is ``k``, that of its input k is ``~k``. ``places`` finds inputs by their `id`,
-    ``edges`` those with a node by their place in the graph. ``stood_in`` are Tensors that are
-    out of date, each with the handle in its place.
+    ``edges`` those with a node by their place in the graph.
     """
 
     busy = done = is_new = False
@@ -176,7 +150,6 @@ class Trace:
         self.inputs: list[Input] = []
         self.edges: dict[tuple[object, int], int] = {}
         self.places: dict[int, int] = {}
-        self.stood_in: list[tuple[Tensor, Tensor]] = []
 
     def add(self, given: Input) -> int | None:
         """The place of an input that is new; None if it cannot be one.
@@ -212,11 +185,8 @@ class Trace:
 
     # Appending
 
-    def append(self, op: Operation, args: Sequence[Operand], own: int = 0) -> Outputs:
-        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded.
-
-        It writes to its first ``own`` arguments.
-        """
+    def append(self, op: Operation, args: Sequence[Operand]) -> Outputs:
+        """The lazy outputs of an operation; None if it cannot be deferred, and all before it is recorded."""
         if self.busy and self.thread_state is state.__dict__:
             return None  # of a finalizer
         if self.busy or not self._goes_on():
@@ -229,7 +199,7 @@ class Trace:
         out: Outputs = None
         self.busy = True
         try:
-            at = next_state(self, op, args, own)
+            at = next_state(self, op, args)
             if type(at) is State:
                 outs = []
                 for k, aval in enumerate(at.avals):
@@ -270,125 +240,11 @@ class Trace:
             return False
         return self.recording == _recording(modes) and self.context == trace_context()
 
-    # Writes
-
-    def write(self, op: Operation, own: Sequence[Tensor], others: Sequence[Operand]) -> bool:
-        """See `fad.core.replay_protocol.Deferred`."""
-        with self.lock:  # another thread may be reading what is written to
-            root = own[0]
-            if not self._can_write(root):
-                return False
-            source = self.append(op, [*own, *others], own=len(own))
-            if source is None or source._lazy is None:
-                return False
-            storage = storage_of(root)
-            lazy = root._lazy
-            if lazy is not None and lazy.trace is not self:
-                lazy.trace.output_written(lazy.place, storage.version + 1)
-            self._put_in_place_of(root, source, storage.version)
-            storage.version += 1
-            if storage.data is not None:  # a finalizer has detached the Tensor
-                link = link_of(root)
-                if link is not None:
-                    link.seen, link.detached = storage.version, False
-                storage.data = stopped(root)
-            return True
-
-    def _can_write(self, root: Tensor) -> bool:
-        """Whether a write to this Tensor can be deferred."""
-        level, meta = self.level, root.meta
-        if not level.wraps or self.busy or self.done or meta is None or root.born < level.id:
-            return False
-        lazy = root._lazy
-        if root._level is not level and (root._level is not ROOT or lazy is not None):
-            return False  # the state that it has comes from another level
-        if any([own.id > level.id and own.trace is not None for own in state.levels]):
-            return False  # a trace of an inner level may have it for an input
-        if meta.storage.data is not None or meta.storage.peers:
-            return False
-        return meta.link is None and _has_no_hooks(meta) and _has_state(root)
-
-    def share(self, t: Tensor, new: Tensor) -> bool:
-        """See `fad.core.replay_protocol.Deferred`."""
-        with self.lock:
-            meta = t.meta
-            if self.done or self.busy or meta is None or not _has_no_hooks(meta):
-                return False
-            if type(meta.link) is not Link or new.meta is not None or not _has_state(t):
-                return False
-            self._put_in_place_of(t, new, meta.link.seen)
-            return True
-
-    def _put_in_place_of(self, t: Tensor, source: Tensor, version: int) -> None:
-        """Put ``t``, whose state is of ``version``, in the place of ``source``, an output of the trace."""
-        self.busy = True
-        try:
-            self._stand_in(t, version)
-            lazy, are_empty = source._lazy, is_empty(t) and is_empty(source)
-            t._level, t._output_nr, t._lazy = source._level, source._output_nr, lazy
-            t._requires_grad = source._requires_grad
-            if not are_empty:
-                copy_known(t, source)
-            self._replace_output(lazy, source, t)
-        finally:
-            self.busy = False
-        if self.done:  # a finalizer has read it
-            self.materialize()
-
-    def _stand_in(self, t: Tensor, version: int) -> Tensor:
-        """In what was appended, put another handle in the place of ``t``, whose state is of ``version``."""
-        lazy, handle = t._lazy, handle_of(t, version)
-        self._replace_output(lazy, t, handle)
-        place = self.places.pop(id(t), None)
-        if place is not None:
-            self.places[id(handle)] = place
-            self.inputs[~place] = self.inputs[~place]._replace(argument=handle)
-        return handle
-
-    def _replace_output(self, lazy: Lazy | None, t: Tensor, other: Tensor) -> None:
-        """``other`` is from now on the output that was ``t``, if this is one by its ``lazy``."""
-        outputs = self.outputs
-        place = lazy.place if lazy is not None and lazy.trace is self else len(outputs)
-        if place < len(outputs) and outputs[place] is t:  # else a finalizer has read it
-            outputs[place] = other
-
     # Before a trace ends
 
-    def detach_stale(self, outputs: Iterable[Tensor]) -> None:
-        """Put handles in the place of inputs, and of ``outputs``, that are views out of date.
-
-        Using such a view itself would refresh it.
-        """
-        if not self.path[-1].has_writes:
-            return
-        for t in [*[given.argument for given in self.inputs], *outputs]:
-            seen = out_of_date(t)
-            if seen is not None:
-                self.stood_in.append((t, self._stand_in(t, seen)))
-
-    def update_stale(self) -> None:
-        """Give Tensors that are out of date the state that the handles in their places have by now."""
-        pairs, self.stood_in = self.stood_in, []
-        for t, handle in pairs:
-            if t._lazy is not None and t._lazy.trace is self and handle._lazy is None:
-                take_over(t, handle)
-
     def inputs_changed(self) -> bool:
-        """Whether an input was written to, other than by operations of this trace."""
-        changed = [x.argument for x in self.inputs if version_at(x.argument) != x.version]
-        return any([type(a.meta) is not Past for a in changed])
-
-    def saves_stale(self, stretch: Stretch) -> bool:
-        """Whether nodes would save what was overwritten since: then the backward pass is an error."""
-        if not self.path[-1].has_writes or self.recording[2]:  # `allow_mutation_on_saved_tensors`
-            return False
-        for k in stretch.passed(None, stretch.variables)[1]:
-            t = self.outputs[k] if k >= 0 else stretch.inputs[~k].argument
-            meta = t.meta if type(t) is Tensor else None
-            overwritten = type(meta) is Past and meta.storage.version != meta.version
-            if overwritten or out_of_date(t) is not None:
-                return True
-        return False
+        """Whether another thread has written to an input."""
+        return any([version_at(x.argument) != x.version for x in self.inputs])
 
     # Reading
 
@@ -427,7 +283,6 @@ class Trace:
                 return True
             self.busy = True
             try:
-                self.detach_stale(())
                 if self.inputs_changed():
                     return False
                 last = self.path[-1]
@@ -456,7 +311,6 @@ class Trace:
                 return None
             self.busy = True
             try:
-                self.detach_stale(())
                 if not self._goes_on() or not all(map(is_small, cotangents)):
                     return None
                 way = way_from(self, outs, leaves, frees)
@@ -515,9 +369,6 @@ class Trace:
         leaves = [x.argument for x in stretch.given() if x.is_leaf and not key]
         if self.level.wraps and not all(map(is_untouched, leaves)):  # with a key, that is known
             return None
-        if self.saves_stale(stretch):
-            return None
-        self.detach_stale([self.outputs[k] for k in kept])
 
         def finish(own: Level, given: Cells, cells: Cells, rest: Sequence[Operand]) -> PyTree:
             found = tuple(after(own, given, cells, rest))
@@ -605,7 +456,6 @@ class Trace:
 
     def _record(self) -> None:
         """Record every operation, one by one."""
-        self.detach_stale(self.outputs)
         Stretch.of(self).record(self.outputs)
 
     def _succeeded(self) -> None:
@@ -625,17 +475,7 @@ class Trace:
 
     def _empty(self) -> None:
         """Forget what has run; what comes after it is a segment."""
-        self.update_stale()
         self.begin(root_of(("a segment", *self.key), None, ""))
-
-
-def _has_state(t: Tensor) -> bool:
-    """Whether ``t`` has a state that can be replaced: it has no node."""
-    return t._lazy is not None or not t._requires_grad
-
-
-def _has_no_hooks(meta: Meta) -> bool:
-    return not (meta.retains_grad or meta.has_hooks or meta.inference)
 
 
 # Where traces begin: with a transform, or with a step of the eager tape

@@ -370,9 +370,6 @@ def only_value(x: Value) -> Any:
 
 def set_state(t: Tensor, new: Tensor) -> None:
     """Give ``t`` the value, level and history of ``new``."""
-    lazy = new._lazy
-    if lazy is not None and t.meta is not None and lazy.trace.share(t, new):
-        return
     flush()
     place = new.requires_grad, new.node, new._output_nr
     set_value(t, new)

@@ -15,9 +15,7 @@ from fad.core.level import (
     Level,
     batch_dim,
     bind,
-    bodies,
     flush,
-    inside,
     layers,
     modes,
     outlived,
@@ -436,27 +434,8 @@ def _write(
         if not _write_values(t, link, op, targets, rest, primitive):
             others = [*numbers_of(chain), *rest]
             _check(t, link, others, who)
-            if not _write_deferred(link, op, targets, others):
-                _commit(targets[0], bind(op, [*map(snapshot, targets), *others]))
-
-
-def _write_deferred(
-    link: Link | None, op: Primitive, targets: Sequence[Tensor], others: Sequence[Operand]
-) -> bool:
-    """`_write` where the level of the result has a trace, which goes on with it; else returns False."""
-    if link is not None and link.creation is not DEFAULT:
-        return False
-    top: Any = None  # the level that `bind` would hand it to
-    for a in (*targets, *others):
-        if isinstance(a, Tensor):
-            a = inside(a) if bodies.traced else a
-            alias = link_of(a)
-            if alias is not None:
-                alias.enter(a)
-            if top is None or a._level.id > top.id:
-                top = a._level
-    trace = top.trace if top.alive else None
-    return trace is not None and trace.write(op, targets, others)
+            flush()  # what is deferred is recorded now: reading what is written to would run it first
+            _commit(targets[0], bind(op, [*map(snapshot, targets), *others]))
 
 
 def _write_values(

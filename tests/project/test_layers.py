@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types faces caches threads dtypes observation private_names jaxapi avals jaxprs exact_programs
+    "core": """types faces caches threads dtypes observation private_names jaxapi avals jaxprs barriers
         borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder accumulate hooks builtin_nodes engine jvp

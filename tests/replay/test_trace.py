@@ -108,7 +108,7 @@ def constants_of_it(x, log):
     return (fad.stop_gradient(y) * x * y.detach().sum().item() * outside).sum()
 
 
-@function()
+@function(replayed=None)
 def writes(x, log):
     u = x * 1.0
     v = u[1:]
@@ -319,7 +319,7 @@ def several_arguments_pytrees_and_aux():
     ]
 
 
-@call()
+@call(replayed=None)
 def a_write_to_what_was_captured():
     """It comes after what has read it."""
 

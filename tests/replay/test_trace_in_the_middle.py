@@ -201,7 +201,7 @@ def test_a_finalizer_that_flushes_in_the_middle_of_an_operation(operation):
         expected = run()
     for _ in range(TIMES):
         assert run() == expected
-    assert hits() > 0
+    assert operation is operator.imul or hits() > 0
     while run(next(places)) == (True, expected[1]):
         assert run() == expected
     assert run(next(places)) == expected and next(places) > 50

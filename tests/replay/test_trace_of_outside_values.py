@@ -288,7 +288,6 @@ def differentiated_inside(o: Outside, x: Any) -> Any:
 REPLAYED = [
     *[(of_rows, name) for name in ("grad", "jvp", "vmap", "vmap of grad", "hessian", "jacrev")],
     *[(body, name) for body in (differentiated_inside, mapped_inside) for name in ("jvp", "vmap")],
-    *[(filled, name) for name in ("grad", "grad of grad", "value and grad", "jacrev")],
 ]
 
 

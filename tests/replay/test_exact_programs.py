@@ -17,7 +17,7 @@ import pytest
 
 import fad.numpy as fnp
 from fad.core import trees
-from fad.core.exact_programs import barrier
+from fad.core.barriers import barrier
 from fad.core.jaxapi import Literal
 from fad.methods.functions import asarray
 from fad.replay import exact_programs

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fad.core import exact_programs as module
-from fad.core.exact_programs import Pace, pace
+from fad.core import threads as module
+from fad.core.threads import Pace, pace
 
 
 class Clock:
