@@ -332,6 +332,8 @@ class Compiled:
         fixed = entry.fixed
         if not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
             return None
+        if any([place_of(x) is not None for x in leaves]):  # which the program depends on
+            return None
         form = self._taken_apart(args, kwargs)[1]
         quick = QuickStep(self._name, step, primitive, fixed, leaves, form, key)
         quick.structure = entry.structure
