@@ -169,6 +169,7 @@ class QuickStep:
         self._tensors = [
             x.source for x in self._arguments if id(x) in changed or x.tensor is not None
         ]
+        self._is_special = bool(self._tensors or self._numbers or self._same)
         self._written_arguments = sum([isinstance(e.outer.source, int) for e in writes])
         self._plan_peers([False] * len(writes))
 
@@ -204,16 +205,16 @@ class QuickStep:
 
     def _are_apart(self, targets: Sequence[PyTree], leaves: Sequence[PyTree]) -> bool:
         """Whether the Tensors outside are those that the program is for, each another one."""
-        others = {*map(id, targets[len(self._captured) :])}
-        if len(others) + len(self._captured) < len(targets):
+        others = [id(t) for t in targets[len(self._captured) :]]
+        if len(set(others)) < len(others) or not self._captured_ids.isdisjoint(others):
             return False
-        if not self._captured_ids.isdisjoint([*others, *map(id, leaves)]):
-            return False
-        if not all([type(leaves[k]) is Tensor for k in self._tensors]):
-            return False
-        if not all([has_numbers(targets[place], x) for place, x in self._numbers]):
-            return False
-        return all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
+        if not self._is_special:
+            return True
+        return (
+            all([type(leaves[k]) is Tensor for k in self._tensors])
+            and all([has_numbers(targets[place], x) for place, x in self._numbers])
+            and all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
+        )
 
     def _share(self, storages: Sequence[Storage], leaves: Sequence[PyTree]) -> bool:
         """Whether an argument shares its storage with another Tensor that is written to."""
@@ -224,7 +225,9 @@ class QuickStep:
         self, operands: list[PyTree], targets: Sequence[PyTree], leaves: Sequence[PyTree]
     ) -> PyTree:
         written = [targets[k] for k in self._write_places]
-        storages = [storage_of(t) for t in written]
+        storages = [t.meta.storage if t.meta is not None else storage_of(t) for t in written]
+        if _UNSHARED in storages:
+            storages = list(map(storage_of, written))
         links: list[PyTree] = [t.meta.link for t in written]
         shared = [x is not None for x in links]
         if shared != self._shared:
@@ -355,3 +358,4 @@ _ALONE = _count_alone()
 _copy = make_jit(
     jax.numpy.copy
 )  # an interrupt in `jax.numpy.copy` itself would leave JAX without a trace
+_UNSHARED = meta_of(new_tensor(None, ROOT)).storage

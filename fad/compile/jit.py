@@ -287,10 +287,11 @@ class Compiled:
 
     def _settled(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """A call of a function with state, by a `QuickStep` if one is for it."""
-        key = _mode_key(state.__dict__.get) if self._quick and not anomaly.watch else -1
+        modes = state.__dict__.get
+        key = _mode_key(modes) if self._quick and not anomaly.watch else -1
         if key < 0:
             return self._run(args, kwargs)
-        if has_trace():
+        if modes("trace") is not None:
             flush()
         leaves, form = self._taken_apart(args, kwargs)
         for k, quick in enumerate(self._quick):
