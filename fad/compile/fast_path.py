@@ -140,7 +140,7 @@ class QuickStep:
 
     def _plan_targets(self) -> None:
         """The Tensors outside: those that are the same at each call, each ``.grad``, then the arguments."""
-        outers = self.step.outers
+        outers: list[PyTree] = list(self.step.outers)
         captured = [x for x in outers if x.source is None]
         grads = [x for x in outers if isinstance(x.source, OuterTensor)]
         self._arguments = [x for x in outers if isinstance(x.source, int)]
@@ -349,7 +349,7 @@ def _arrays_of(
 def _count_alone() -> int:
     """The references to an array that only a Tensor has, as `QuickStep._take` counts them."""
     operands = [object()]
-    now = [], [operands[0]]  # as `_take` keeps them
+    now: PyTree = [], [operands[0]]  # as `_take` keeps them
     assert now
     return sys.getrefcount(operands[0])
 
