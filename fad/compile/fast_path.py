@@ -26,28 +26,26 @@ runs it from Python code, where an interrupt may come after the program has begu
 
 from __future__ import annotations
 
-import collections
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 
-from fad.compile.outer_tensors import Facts, facts_of
+from fad.compile.outer_tensors import UNTRACKED, Facts, hooks_of
 from fad.compile.state import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
 from fad.core import jaxapi
 from fad.core.avals import aval_of
 from fad.core.jaxapi import array_type
 from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, meta_of, new_tensor, storage_of, taken
+from fad.core.tensor import Storage, Tensor, meta_of, new_tensor, storage_of, taken
 from fad.core.threads import make_jit
 from fad.core.types import Array, PyTree
 from fad.tape.recorder import ROOT
-from fad.views.make_view import leave_peers
+from fad.views.make_view import is_contiguous, leave_peers
 
 MISS = object()
-_CAPTURED, _ARGUMENT, _GRAD = range(3)  # how a Tensor outside is found
 
 
 class _NotThis(Exception):
@@ -58,8 +56,12 @@ def _refuse(*args: object) -> None:
     raise _NotThis
 
 
-class _Results:
-    """The results of a call, as attributes."""
+class _Outputs:
+    """The outputs of a call."""
+
+    __slots__ = ("all",)
+
+    all: tuple[PyTree, ...]
 
 
 class QuickStep:
@@ -86,20 +88,15 @@ class QuickStep:
         self.structure: PyTree = None
         self._constants = [x for x in fixed if not isinstance(x, OuterTensor)]
         read = [x for x in fixed if isinstance(x, OuterTensor)]
-        places = {id(outer): k for k, outer in enumerate(step.outers)}
-        self._read = [places[id(outer)] for outer in read]
         self._leaf_facts = step.leaf_facts
-        self._plan_checks()
+        self._plan_targets()
         self._plan_writes()
+        self._read = [self._places[id(outer)] for outer in read]
         # Operands of the table: what is read of Tensors outside, then the leaves.
-        pairs = [(k, place) for k, place in enumerate(self._read) if place in self._write_places]
-        pairs += [
-            (len(read) + check[1], place)
-            for place, check in enumerate(self._checks)
-            if check[0] == _ARGUMENT and place in self._write_places
-        ]
-        self._donated = [k for k, _ in pairs]
-        self._donors = [place for _, place in pairs]
+        operands = {place: k for k, place in enumerate(self._read)}
+        operands |= {self._places[id(x)]: len(read) + x.source for x in self._arguments}
+        self._donors = [k for k, place in enumerate(self._write_places) if place in operands]
+        self._donated = [operands[self._write_places[k]] for k in self._donors]
         count = len(self._constants)
         order = []
         constants, others = itertools.count(), itertools.count(count)
@@ -128,7 +125,7 @@ class QuickStep:
     @property
     def donated(self) -> list[OuterTensor]:
         """The Tensors whose memory the program takes over."""
-        return [self.step.outers[place] for place in self._donors]
+        return [self._writes[k].outer for k in self._donors]
 
     def _find(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """What JAX's table runs, see `jaxapi.call_table`."""
@@ -141,160 +138,136 @@ class QuickStep:
         self._avals = avals
         return self._call, self._constants, list(args), tuple
 
-    def _plan_checks(self) -> None:
-        self._checks: list[tuple[int, PyTree, Facts, OuterTensor]] = []
-        places = {id(outer): k for k, outer in enumerate(self.step.outers)}
-        for outer in self.step.outers:
-            if outer.source is None:
-                self._checks.append((_CAPTURED, outer.tensor, outer.facts, outer))
-            elif isinstance(outer.source, int):
-                self._checks.append((_ARGUMENT, outer.source, outer.facts, outer))
-            else:
-                self._checks.append((_GRAD, places[id(outer.source)], outer.facts, outer))
-        self._by_grad = any([kind == _GRAD for kind, *_ in self._checks])
-        self._checks_sameness = [
-            x for x in self.step.outers if x.also or (x.source is not None and x.tensor is not None)
+    def _plan_targets(self) -> None:
+        """The Tensors outside: those that are the same at each call, each ``.grad``, then the arguments."""
+        outers: list[PyTree] = list(self.step.outers)
+        captured = [x for x in outers if x.source is None]
+        grads = [x for x in outers if isinstance(x.source, OuterTensor)]
+        self._arguments = [x for x in outers if isinstance(x.source, int)]
+        order = [*captured, *grads, *self._arguments]
+        self._places = {id(outer): k for k, outer in enumerate(order)}
+        self._captured: list[PyTree] = [x.tensor for x in captured]
+        self._captured_ids = frozenset(map(id, self._captured))
+        self._facts = [x.facts for x in (*captured, *grads)]
+        # Each ``.grad`` is that of one of these, or of an argument.
+        owners = {id(x): k for k, x in enumerate([*captured, *self._arguments])}
+        self._owners = [owners[id(x.source)] for x in grads]
+        self._numbers = [(self._places[id(x)], x.number) for x in outers if x.number is not None]
+        self._same = [
+            x for x in outers if x.also or (x.source is not None and x.tensor is not None)
         ]
 
     def _plan_writes(self) -> None:
         """Which outputs of the program are put where."""
-        step = self.step
-        places = {id(outer): k for k, outer in enumerate(step.outers)}
-        self._writes = [e for e in step.effects if e.what == "value"]
-        self._write_places = [places[id(e.outer)] for e in self._writes]
-        self._flags = [e for e in step.effects if e.what == "requires_grad"]
-        self._flag_places = [places[id(e.outer)] for e in self._flags]
-        self._grads = [e for e in step.effects if e.what == "grad"]
-        self._grad_places = [places[id(e.outer)] for e in self._grads]
-        self._changed = {*self._write_places, *self._grad_places, *self._flag_places}
-        self._made = sorted({e.output for e in self._grads if e.output >= 0})
-        self._links = [_has_link(e.outer.tensor) for e in self._writes]
-        shared = [e.output for e, linked in zip(self._writes, self._links) if linked]
-        picks = [*range(step.count), *[e.output for e in self._writes], *self._made, *shared]
-        self._names = [f"r{k}" for k in range(step.count)]
-        self._padding = max(2 - len(picks), 0)  # so that the getter gives a tuple
-        picks += [0] * self._padding
-        self._pick: Callable[[PyTree], PyTree] = operator.itemgetter(*picks)
+        places, effects = self._places, self.step.effects
+        writes = [e for e in effects if e.what == "value"]
+        self._writes, self._write_places = writes, [places[id(e.outer)] for e in writes]
+        self._flags = [(places[id(e.outer)], e.new) for e in effects if e.what == "requires_grad"]
+        self._grads = [(places[id(e.outer)], e.output, e.new) for e in effects if e.what == "grad"]
+        self._made = sorted({output for _, output, _ in self._grads if output >= 0})
+        changed = {id(e.outer) for e in effects}
+        self._tensors = [
+            x.source for x in self._arguments if id(x) in changed or x.tensor is not None
+        ]
+        self._is_special = bool(self._tensors or self._numbers or self._same)
+        self._written_arguments = sum([isinstance(e.outer.source, int) for e in writes])
+        self._plan_peers([False] * len(writes))
+
+    def _plan_peers(self, shared: list[bool]) -> None:
+        """Which of the Tensors that are written to share a storage with others, whose value is new too."""
+        self._shared = shared
+        outputs = [e.output for e in self._writes]
+        picks = [*outputs, *self._made, *itertools.compress(outputs, shared)]
+        every = slice(None)  # twice, as a getter of one thing gives no tuple
+        self._pick: Callable[[PyTree], PyTree] = operator.itemgetter(every, every, *picks)
+        self._names = ["all", "all", *["_value"] * len(picks)]
+        self._names += [*["version"] * len(outputs), *["owned"] * len(outputs)]
 
     def run(self, leaves: Sequence[PyTree]) -> PyTree:
         """The results of a call, a list; `MISS` if it is not for this."""
-        operands: list[PyTree] = []
-        for a, facts in zip(leaves, self._leaf_facts, strict=True):
-            if type(a) is Tensor:
-                if not _is_as(a, facts) or (a.meta is not None and a.meta.link is not None):
-                    return MISS
-                a = a._value
-            if type(a) is not array_type:
-                return MISS
-            operands.append(a)
+        given = _arrays_of(zip(leaves, self._leaf_facts), True)
+        if given is None:
+            return MISS
         with lock:
-            targets = self._targets(leaves)
-            if targets is None:
+            if not self.step.is_in_place():
                 return MISS
-            operands[:0] = [targets[k]._value for k in self._read]
+            targets = [*self._captured, *[leaves[x.source] for x in self._arguments]]
+            if self._owners:
+                metas = [targets[k].meta for k in self._owners]
+                count = len(self._captured)
+                targets[count:count] = [None if x is None else x.grad for x in metas]
+            arrays = _arrays_of(zip(targets, self._facts))
+            if arrays is None or not self._are_apart(targets, leaves):
+                return MISS
+            operands = [*[arrays[k] for k in self._read], *given]
+            del arrays, given  # references are counted
             return self._run(operands, targets, leaves)
 
-    def _targets(self, leaves: Sequence[PyTree]) -> list[PyTree] | None:
-        """The Tensors outside; None if they are not as the program needs them."""
-        targets: list[PyTree] = []
-        if not self.step.is_in_place():
-            return None
-        for place, (kind, source, facts, outer) in enumerate(self._checks):
-            if kind == _CAPTURED:
-                t = source
-            elif kind == _ARGUMENT:
-                t = leaves[source]
-                if type(t) is not Tensor and (place in self._changed or outer.tensor is not None):
-                    return None
-                targets.append(t)
-                continue
-            else:
-                meta = targets[source].meta
-                t = None if meta is None else meta.grad
-            if type(t) is not Tensor or not _is_as(t, facts):
-                return None
-            if type(t._value) is not array_type:
-                return None
-            if outer.number is not None and not has_numbers(t, outer.number):
-                return None
-            targets.append(t)
-        if not all([x.is_same(x.find(leaves), leaves) for x in self._checks_sameness]):
-            return None
-        if self._by_grad and len(set(map(id, targets))) < len(targets):
-            return None
-        if self._writes and not self._stand_alone(leaves, targets):
-            return None
-        return targets
-
-    def _stand_alone(self, leaves: Sequence[PyTree], targets: Sequence[Tensor]) -> bool:
-        """Whether no argument shares anything with another one or with a Tensor outside."""
-        tensors = [x for x in leaves if type(x) is Tensor]
-        others = [t for t, check in zip(targets, self._checks) if check[0] != _ARGUMENT]
-        every = [*tensors, *others]
-        if len(set(map(id, every))) < len(every):
+    def _are_apart(self, targets: Sequence[PyTree], leaves: Sequence[PyTree]) -> bool:
+        """Whether the Tensors outside are those that the program is for, each another one."""
+        others = [id(t) for t in targets[len(self._captured) :]]
+        if len(set(others)) < len(others) or not self._captured_ids.isdisjoint(others):
             return False
-        storages = [x.meta.storage for x in tensors if x.meta is not None]
-        storages = [x for x in storages if x is not _UNSHARED]
-        if not storages:
+        if not self._is_special:
             return True
-        there = [t.meta.storage for t in others if t.meta is not None]
-        return len({*map(id, storages)} - {*map(id, there)}) == len(storages)
+        return (
+            all([type(leaves[k]) is Tensor for k in self._tensors])
+            and all([has_numbers(targets[place], x) for place, x in self._numbers])
+            and all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
+        )
+
+    def _share(self, storages: Sequence[Storage], leaves: Sequence[PyTree]) -> bool:
+        """Whether an argument shares its storage with another Tensor that is written to."""
+        found = [x.meta.storage for x in leaves if type(x) is Tensor and x.meta is not None]
+        return sum([x in storages for x in found]) > self._written_arguments
 
     def _run(
-        self, operands: list[PyTree], targets: list[PyTree], leaves: Sequence[PyTree]
+        self, operands: list[PyTree], targets: Sequence[PyTree], leaves: Sequence[PyTree]
     ) -> PyTree:
-        step = self.step
-        writes, made = self._writes, self._made
-        results = _Results()
-        objects: list[PyTree] = [results] * step.count
-        names = list(self._names)
-        extras: list[PyTree] = []
-        later: list[PyTree] = []
-        later_names: list[str] = []
-        datas: list[Tensor] = []
-        for effect, place, linked in zip(writes, self._write_places, self._links):
-            t = targets[place]
-            objects.append(t)
-            names.append("_value")
-            meta = t.meta or meta_of(t)
-            storage = meta.storage
-            if storage is _UNSHARED:
-                storage = storage_of(t)
-            version = storage.version + effect.writes
-            later += (storage, storage)
-            later_names += ("version", "owned")
-            extras += (version, version)
-            if (meta.link is not None) != linked:
-                return MISS
-            if linked:
-                datas.append(new_tensor(None, ROOT))
-                later += (meta.link, meta.link, storage)
-                later_names += ("seen", "detached", "data")
-                extras += (version, False, datas[-1])
-        fresh = {k: new_tensor(None, ROOT) for k in made}
-        new = [*fresh.values(), *datas]
-        objects += new
-        names += ["_value"] * len(new)
-        objects += [results] * self._padding
-        names += ["padding"] * self._padding
-        for effect, place in zip(self._flags, self._flag_places):
-            later.append(targets[place])
-            later_names.append("_requires_grad")
-            extras.append(effect.new)
-        for effect, place in zip(self._grads, self._grad_places):
-            later.append(meta_of(targets[place]))
-            later_names.append("grad")
-            grad = fresh[effect.output] if effect.output >= 0 else effect.new
-            extras.append(grad.find(leaves) if isinstance(grad, OuterTensor) else grad)
+        written = [targets[k] for k in self._write_places]
+        storages = [t.meta.storage if t.meta is not None else storage_of(t) for t in written]
+        if _UNSHARED in storages:
+            storages = list(map(storage_of, written))
+        links: list[PyTree] = [t.meta.link for t in written]
+        shared = [x is not None for x in links]
+        if shared != self._shared:
+            self._plan_peers(shared)
+        if any(shared) and any([x and (x.base is not None or x.chain) for x in links]):
+            return MISS  # one is a view
+        if self._share(storages, leaves):
+            return MISS
+        versions = [s.version + e.writes for s, e in zip(storages, self._writes)]
+        outputs = _Outputs()
+        fresh = {k: new_tensor(None, ROOT) for k in self._made}
+        objects = [outputs, outputs, *written, *fresh.values()]
+        later: list[PyTree] = [*storages, *storages]
+        names = self._names
+        extras = [*versions, *versions]
+        if any(shared) or self._flags or self._grads:
+            names = list(names)
+            for link, storage, version in zip(links, storages, versions):
+                if link is not None:
+                    data = new_tensor(None, ROOT)
+                    objects.append(data)
+                    later += (link, link, storage)
+                    names += ("seen", "detached", "data")
+                    extras += (version, False, data)
+            for place, new in self._flags:
+                later.append(targets[place])
+                names.append("_requires_grad")
+                extras.append(new)
+            for place, output, new in self._grads:
+                later.append(meta_of(targets[place]))
+                names.append("grad")
+                grad = fresh[output] if output >= 0 else new
+                extras.append(grad.find(leaves) if isinstance(grad, OuterTensor) else grad)
         outs = itertools.starmap(self._table, (operands,))
         values = itertools.chain(itertools.chain.from_iterable(map(self._pick, outs)), extras)
-        objects += later
-        names += later_names
-        donors = [targets[place] for place in self._donors]
+        donors = [written[k] for k in self._donors]
         try:
             if donors:
                 self._take(donors, operands)
-            set_all(objects, names, values, step.moves)
+            set_all([*objects, *later], names, values, self.step.moves)
         except BaseException as error:
             for t in donors:
                 t._value  # noqa: B018  # it is put back, see `Tensor.__getattr__`
@@ -302,82 +275,83 @@ class QuickStep:
             if isinstance(error, _NotThis):
                 return MISS
             raise
-        taken.arrays.clear()
+        taken.now = None
         self._warm = True
-        return self._results(results, fresh, leaves)
+        return self._results(outputs.all, fresh, leaves)
 
-    def _take(self, donors: Sequence[Tensor], operands: list[PyTree]) -> None:
+    def _take(self, donors: list[Tensor], operands: list[PyTree]) -> None:
         """Take donated arrays out of their Tensors, and copy those that are not the Tensors' alone.
 
         A thread that reads such a Tensor meanwhile blocks until the call is done.
         """
-        arrays = taken.arrays
-        arrays.clear()
-        arrays.update(zip(map(id, donors), map(operands.__getitem__, self._donated)))
-        collections.deque(map(delattr, donors, itertools.repeat("_value")), 0)
-        counts = map(sys.getrefcount, map(operands.__getitem__, self._donated))
-        for k, count, t in zip(self._donated, list(counts), donors):
+        taken.now = donors, [operands[k] for k in self._donated]
+        for t in donors:
+            del t._value
+        for k, t in zip(self._donated, donors):
             storage = t.meta.storage  # type: ignore[union-attr]
-            owned = storage.owned == storage.version and storage.data is None
-            if count > _ALONE or not owned or not self._warm:
+            owned = storage.owned == storage.version and storage.data is None and self._warm
+            if not owned or sys.getrefcount(operands[k]) > _ALONE:
                 operands[k] = _copy(operands[k])
 
     def _results(
-        self, results: PyTree, fresh: dict[int, Tensor], leaves: Sequence[PyTree]
+        self, outputs: Sequence[PyTree], fresh: dict[int, Tensor], leaves: Sequence[PyTree]
     ) -> list[PyTree]:
-        step = self.step
-        tensors = step.gives_tensors(leaves)
+        tensors = self.step.gives_tensors(leaves)
         values, k = [], 0
-        for kind in step.kinds:
+        for kind in self.step.kinds:
             if not isinstance(kind, str):
                 x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
                 values.append(x if tensors else x.value)
                 continue
-            if k in fresh:
-                out: PyTree = fresh[k]
-            else:
-                out = getattr(results, self._names[k])
-                out = new_tensor(out, ROOT) if tensors or kind is FREED else out
+            out = fresh.get(k)
+            if out is None:
+                out = new_tensor(outputs[k], ROOT) if tensors or kind is FREED else outputs[k]
             values.append(freed(out) if kind is FREED else out)
             k += 1
         return values
 
 
-def _is_as(t: Tensor, facts: Facts) -> bool:
-    """Whether a Tensor of the eager tape has these facts, its array, and if it is a view of nothing."""
-    if t._level is not ROOT or t._lazy is not None:
-        return False
-    meta = t.meta
-    if meta is None:
-        return (
-            t._requires_grad == facts.requires_grad
-            and facts.is_leaf == (t._node is None)
-            and not (facts.has_grad or facts.hooks)
-        )
-    if meta.link is not None:
-        meta.link.sync(t)
-        leave_peers(t)
-    if meta.link is not None:
-        return facts_of(t) == facts
-    if meta.hooks or meta.post_hooks or facts.hooks:
-        return facts_of(t) == facts
-    return (
-        t._requires_grad == facts.requires_grad
-        and (t._node is None) == facts.is_leaf
-        and (meta.grad is not None) == facts.has_grad
-    )
+def _arrays_of(
+    tensors: Iterable[tuple[PyTree, Facts]], are_arguments: bool = False
+) -> list[PyTree] | None:
+    """The arrays of Tensors of the eager tape that have these facts; None if one does not.
 
-
-def _has_link(t: Tensor | None) -> bool:
-    return t is not None and t.meta is not None and t.meta.link is not None
+    An array may be an argument in place of a Tensor about which there is nothing to say.
+    """
+    arrays = []
+    for t, facts in tensors:
+        if type(t) is Tensor:
+            meta = t.meta
+            hooks: tuple[int, ...] = ()
+            has_grad = False
+            if meta is not None:
+                if meta.link is not None:
+                    meta.link.sync_history(t)
+                    leave_peers(t)
+                    if are_arguments and not is_contiguous(t):
+                        return None
+                has_grad = meta.grad is not None
+                if meta.hooks or meta.post_hooks:
+                    hooks = hooks_of(meta)
+            if t._level is not ROOT or t._lazy is not None:
+                return None
+            if (t._requires_grad, t._node is None, has_grad, hooks) != facts:
+                return None
+            t = t._value
+        elif not are_arguments or facts != UNTRACKED:
+            return None
+        if type(t) is not array_type:
+            return None
+        arrays.append(t)
+    return arrays
 
 
 def _count_alone() -> int:
     """The references to an array that only a Tensor has, as `QuickStep._take` counts them."""
     operands = [object()]
-    arrays = dict(zip([0], operands))  # as in `_take`, one reference beside the list's
-    assert arrays
-    return next(map(sys.getrefcount, map(operands.__getitem__, [0])))
+    now: PyTree = [], [operands[0]]  # as `_take` keeps them
+    assert now
+    return sys.getrefcount(operands[0])
 
 
 _ALONE = _count_alone()

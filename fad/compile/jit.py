@@ -103,6 +103,64 @@ class _Entry:
     donating: Callable[..., PyTree] | None = None
 
 
+class _Traced:
+    """What a trace of ``f`` for these leaves of its arguments gives.
+
+    ``captures``: what the program takes before the leaves. ``changed``: as in `_Entry`. ``around``: what is
+    around the function, which has been checked.
+    """
+
+    level: StagedLevel
+    step: StepTrace
+    structure: trees.PyTreeDef
+    changed: list[int]
+
+    def __init__(
+        self, name: str, f: Callable[..., PyTree], leaves: list[PyTree], rest: Rest, rolls: bool
+    ) -> None:
+        self._f, self._leaves = f, leaves
+        self._places = list(map(place_of, leaves))
+        self._around = state.body
+
+        def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
+            self.level = level
+            args, kwargs = rest.combine(tracers)
+            return in_body(level, self._body)(*args, **kwargs)
+
+        run.name = name  # type: ignore[attr-defined]
+        self.around = Surroundings(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
+        self.primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=rolls)
+        self.around.check(self.level)
+        self.captures = values[: len(values) - len(leaves)]
+
+    def _body(self, *args: PyTree, **kwargs: PyTree) -> list[Operand]:
+        """The outputs of the program, while it is traced."""
+        handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
+        for x, place in zip(handles, self._places, strict=True):
+            stand_at(x, place)
+        self.step = StepTrace(self.level, self._around, self._leaves, handles)
+        outs, self.structure = trees.flatten(self._f(*args, **kwargs))
+        written = [k for k, x in enumerate(handles) if was_written(x)]
+        self.changed = [k for k in written if k not in self.step.adopted]
+        return [*self.step.finish(outs), *[handles[k] for k in self.changed]]
+
+
+def _operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
+    """What a program is called with."""
+    given = list(leaves)
+    for k in entry.changed:  # their state at capture is saved
+        given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
+    return entry.step.operands(values_now(entry.fixed), given)
+
+
+def _donating_operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
+    """The arrays that a program which donates arguments is called with."""
+    flush()  # a trace may have them for inputs
+    fixed = values_now(entry.fixed)
+    fixed = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in fixed]
+    return [x.value if isinstance(x, Tensor) else x for x in (*fixed, *leaves)]
+
+
 @functools.lru_cache(maxsize=256)
 def _donating(primitive: Primitive, donated: tuple[int, ...]) -> Callable[..., PyTree]:
     """The function of a program, compiled so that it takes over the memory of operands."""
@@ -289,10 +347,11 @@ class Compiled:
 
     def _settled(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> PyTree:
         """A call of a function with state, by a `QuickStep` if one is for it."""
-        key = _mode_key(state.__dict__.get) if self._quick and not anomaly.watch else -1
+        modes = state.__dict__.get
+        key = _mode_key(modes) if self._quick and not anomaly.watch else -1
         if key < 0:
             return self._run(args, kwargs)
-        if has_trace():
+        if modes("trace") is not None:
             flush()
         leaves, form = self._taken_apart(args, kwargs)
         for k, quick in enumerate(self._quick):
@@ -334,6 +393,8 @@ class Compiled:
         fixed = _as_arrays(entry.fixed)
         if not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
             return None
+        if any([place_of(x) is not None for x in leaves]):  # which the program depends on
+            return None
         form = self._taken_apart(args, kwargs)[1]
         quick = QuickStep(self._name, step, primitive, fixed, leaves, form, key)
         quick.structure = entry.structure
@@ -354,31 +415,26 @@ class Compiled:
         entry = self._fitting(self._drawn(key, leaves), leaves)
         if entry is None:
             entry = self._trace(key, leaves, rest, args, kwargs)
+        results: PyTree = MISS
         if not entry.noted and applies and jaxapi.at_top_level() and not anomaly.watch:
             quick = self._note_quick(entry, leaves, args, kwargs)
-            results: PyTree = MISS if quick is None else quick.run(leaves)
-            if results is not MISS:
-                return trees.unflatten(entry.structure, results)
+            results = MISS if quick is None else quick.run(leaves)
+        if results is MISS:
+            results = self._run_program(entry, leaves, applies)
+        return trees.unflatten(entry.structure, results)
+
+    def _run_program(self, entry: _Entry, leaves: list[PyTree], applies: bool) -> list[PyTree]:
+        """The leaves of the result of a call; what the program does outside of it is done."""
         if self._draws:
             note_draw()
         if entry.changed:
             check_written(leaves, entry.changed, "jit")
         step = entry.step
         if entry.donating is not None and state.body is None and all(map(is_bare, leaves)):
-            values: list[PyTree] = [x.value if isinstance(x, Tensor) else x for x in leaves]
-            flush()  # a trace may have them for inputs
-            fixed = [
-                x.find(leaves) if isinstance(x, OuterTensor) else x for x in values_now(entry.fixed)
-            ]
-            fixed = [x.value if isinstance(x, Tensor) else x for x in fixed]
-            call, operands = entry.donating, [*fixed, *values]
+            values = []
+            call, operands = entry.donating, _donating_operands(entry, leaves)
         else:
-            given: list[PyTree] = leaves
-            if entry.changed:  # their state at capture is saved
-                given = list(leaves)
-                for k in entry.changed:
-                    given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
-            values = step.operands(values_now(entry.fixed), given)
+            values = _operands(entry, leaves)
             call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
@@ -396,13 +452,12 @@ class Compiled:
             elif not step.tracked:
                 outs = list(map(without_history, outs))
         tensors = step.gives_tensors(leaves)
-        outs = step.results(outs, leaves)
-        if tensors or any([isinstance(x, Tensor) for x in outs]):
-            outs = leave(outs, tensors)
+        results = step.results(outs, leaves)
+        if tensors or any([isinstance(x, Tensor) for x in results]):
+            results = list(leave(results, tensors))
         if entry.changed and applies:
-            written: list[PyTree] = [leaves[k] for k in entry.changed]
-            write_back(written, changed, "jit")
-        return trees.unflatten(entry.structure, outs)
+            write_back([leaves[k] for k in entry.changed], changed, "jit")
+        return results
 
     def _fitting(self, key: Hashable, leaves: list[PyTree]) -> _Entry | None:
         """The program for a call with this key, whose Tensors outside are as the program needs them."""
@@ -422,46 +477,23 @@ class Compiled:
     ) -> _Entry:
         """The program for these arguments."""
         f = self.__wrapped__
-        found: dict[str, PyTree] = {}
-        addresses = list(map(place_of, leaves))
-        around = state.body
-
-        def body(*args: PyTree, **kwargs: PyTree) -> list[Operand]:
-            handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
-            for x, place in zip(handles, addresses, strict=True):
-                stand_at(x, place)
-            seen = found["trace"] = StepTrace(found["level"], around, leaves, handles)
-            outs, found["structure"] = trees.flatten(f(*args, **kwargs))
-            written = [k for k, x in enumerate(handles) if was_written(x)]
-            found["changed"] = [k for k in written if k not in seen.adopted]
-            return [*seen.finish(outs), *[handles[k] for k in found["changed"]]]
-
-        def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
-            inside, inside_kwargs = rest.combine(tracers)
-            found["level"] = level
-            return in_body(level, body)(*inside, **inside_kwargs)
-
-        run.name = self._name  # type: ignore[attr-defined]
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
-        statics = [x for x in rest.statics() if hasattr(x, "__dict__")]
-        around_f = Surroundings(f, statics)
-        primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=self._rolls)
-        around_f.check(found["level"])
-        self._draws = self._draws or found["level"].has_drawn
-        captures = values[: len(values) - len(leaves)]
-        step = StepState(found["trace"], around_f)
-        fixed = [step.by_tensor.get(id(x)) or captured(x) for x in captures]
+        traced = _Traced(self._name, f, leaves, rest, self._rolls)
+        level = traced.level
+        self._draws = self._draws or level.has_drawn
+        step = StepState(traced.step, traced.around)
+        fixed = [step.by_tensor.get(id(x)) or captured(x) for x in traced.captures]
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
-        loops = found["level"].loops
-        if self._rolls and found["level"].size > _LONG:
-            _warn_of_size(self._name, found["level"])
-        entry = _Entry(primitive, fixed, found["structure"], seen, found["changed"], loops, step)
+        if self._rolls and level.size > _LONG:
+            _warn_of_size(self._name, level)
+        primitive, changed = traced.primitive, traced.changed
+        entry = _Entry(primitive, fixed, traced.structure, seen, changed, level.loops, step)
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
             entry.donating = _donating(primitive, tuple(donated))
-        if not any([is_traced(x) for x in captures]):
+        if not any([is_traced(x) for x in traced.captures]):
             key = self._drawn(key, leaves)
             fresh: collections.deque[_Entry] = collections.deque(maxlen=_VARIANTS)
             (self._entries.get(key) or self._entries.put(key, fresh)).appendleft(entry)

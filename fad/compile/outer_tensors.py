@@ -33,6 +33,7 @@ from typing import NamedTuple
 from fad.core.jaxapi import array_type, stand_in
 from fad.core.level import inside, modes, outlived, state
 from fad.core.tensor import (
+    Meta,
     Tensor,
     bodies,
     has_history,
@@ -72,11 +73,16 @@ def facts_of(x: object) -> Facts:
     meta = x.meta
     if meta is None and not x._requires_grad:
         return UNTRACKED
-    hooks: tuple[int, ...] = ()
-    if meta is not None and (meta.hooks or meta.post_hooks):
-        hooks = (*(meta.hooks or ()), -1, *(meta.post_hooks or ()))
+    hooks = () if meta is None else hooks_of(meta)
     has_grad = meta is not None and meta.grad is not None
     return Facts(bool(x.requires_grad), not has_history(x), has_grad, hooks)
+
+
+def hooks_of(meta: Meta) -> tuple[int, ...]:
+    """The numbers of the hooks of a Tensor, in the form of `Facts`."""
+    if not (meta.hooks or meta.post_hooks):
+        return ()
+    return (*(meta.hooks or ()), -1, *(meta.post_hooks or ()))
 
 
 @dataclasses.dataclass(slots=True, eq=False)

@@ -258,9 +258,8 @@ class StepState:
             is_grad = bool(outer.also) or isinstance(root.source, TwinRoot)
             if root.is_met and (not is_grad or any([p.value is root.tensor for p in places])):
                 outer.tensor = root.tensor
-        self._look = [place.look for place in places if place.look is not None]
-        self._there = [place.value for place in places]
-        self._names = [place.name for place in places]
+        self._places = places
+        self._where = [(place.look, place.value) for place in places if place.look is not None]
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
         self.kinds = [outer_or(kind) for kind in trace.kinds]
         self.leaf_facts = trace.leaf_facts
@@ -310,7 +309,7 @@ class StepState:
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
-        return all(map(operator.is_, map(operator.call, self._look), self._there))
+        return all([look() is value for look, value in self._where])
 
     def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
         """Whether results are Tensors: if one is written to or given, or nothing is given and one is used."""
@@ -362,10 +361,10 @@ class StepState:
         lines = []
         for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
             lines += _differing(label, facts_of(x), facts)
-        for name, look, x in zip(self._names, self._look, self._there, strict=True):
-            if look() is not x:
-                kind = "Tensor" if isinstance(x, Tensor) else "object"
-                lines.append(f"{name} is another {kind} now")
+        for place in self._places:
+            if place.look is not None and place.look() is not place.value:
+                kind = "Tensor" if isinstance(place.value, Tensor) else "object"
+                lines.append(f"{place.name} is another {kind} now")
         for outer in self.outers:
             name, t = outer.name(names, labels), outer.find(leaves)
             if isinstance(outer.source, int):

@@ -6,7 +6,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -185,7 +185,7 @@ class Tensor(TensorMembers, metaclass=_TensorType):
             lazy = self._lazy if name in ("_value", "_aux", "_node") else None
             if lazy is not None:
                 return lazy.trace.get(self, name)
-            if name == "_value" and taken.arrays:
+            if name == "_value" and taken.now is not None:
                 return taken.wait(self)
             try:
                 return object.__getattribute__(self, name)
@@ -350,20 +350,24 @@ def bottom(x: object) -> Any:
 class _Taken:
     """Arrays that a compiled call has taken out of Tensors, to be overwritten; see NOTE [donated buffers].
 
-    ``arrays``: by the ids of the Tensors, whose slot ``_value`` is unset meanwhile. The call holds ``lock``.
+    ``now``: the Tensors, whose slot ``_value`` is unset meanwhile, and their arrays. The call holds ``lock``.
     """
 
-    __slots__ = ("arrays", "lock")
+    __slots__ = ("lock", "now")
+
+    now: tuple[Sequence[Tensor], Sequence[object]] | None
 
     def __init__(self) -> None:
-        self.arrays: dict[int, object] = {}
+        self.now = None
         self.lock = threading.RLock()
 
     def wait(self, t: Tensor) -> Any:
         """The value of ``t`` after the call; what was there before it, if that was interrupted."""
         with self.lock:
-            if not has_value(t) and id(t) in self.arrays:
-                t._value = self.arrays[id(t)]
+            if self.now is not None and not has_value(t):
+                for other, array in zip(*self.now, strict=True):
+                    if other is t:
+                        t._value = array
             return _value_slot.__get__(t)
 
 

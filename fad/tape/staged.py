@@ -524,7 +524,8 @@ def stage(
     if around:
         around[-1].note_loops(level.loops)
     body.note_numbers(level.numbers)
-    captured = dict(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
+    captured: dict[int, Operand] = {}
+    captured.update(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
     for tracer, x in level.given:  # arrays are not made while JAX traces
         captured[id(tracer)] = as_array(np.asarray(x)) if isinstance(x, np.number) else x
     consts = [captured.get(id(c), c) for c in closed.consts]

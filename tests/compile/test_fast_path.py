@@ -72,6 +72,65 @@ def test_an_array_that_somebody_has_is_not_donated(hold):
     assert w.tolist() == list(range(-6, 58))
 
 
+def test_arguments_that_are_views_or_one_tensor_twice_take_the_fast_path(monkeypatch):
+    w, data = leaf(1.0, 2.0), fad.tensor(np.arange(12.0).reshape(6, 2))
+
+    @fad.jit
+    def step(x, y):
+        ((w * x - y) ** 2).sum().backward()
+        with fad.no_grad():
+            w.sub_(0.01 * w.grad)
+        w.grad = None
+        return x + y
+
+    rows, peer = data[:2].clone(), data.detach()
+    twice = [(rows, rows), (data[0], data[0]), (data[1], data[2]), (peer[0], data[1])]
+    for x, y in twice:
+        assert step(x, y).tolist() == (x + y).tolist()
+    monkeypatch.setattr(step, "_run", None)  # any other way
+    for x, y in [(rows, rows), (data[0], data[1]), (data[4], peer[5]), (data[2:4], rows)]:
+        assert step(x, y).tolist() == (x + y).tolist()
+    assert data.version == 0
+
+
+def test_parameters_that_others_share_take_the_fast_path(monkeypatch):
+    w = leaf(1.0, 2.0)
+
+    @fad.jit
+    def step(x):
+        with fad.no_grad():
+            w.sub_(x)
+
+    x = fad.tensor(1.0)
+    step(x), step(x)
+    monkeypatch.setattr(step, "_run", None)  # any other way
+    peer, view = w.detach(), w[1:]
+    step(x), step(x)
+    assert w.tolist() == peer.tolist() == [-3.0, -2.0] and view.tolist() == [-2.0]
+    with fad.no_grad():
+        peer.add_(10.0)
+    step(x)
+    assert w.tolist() == peer.tolist() == [6.0, 7.0] and view.tolist() == [7.0]
+    del peer, view
+    step(x)
+    assert w.tolist() == [5.0, 6.0] and w.version == 7
+
+
+def test_a_step_first_called_with_a_transposed_argument():
+    total = fad.zeros(())
+
+    @fad.jit
+    def step(x):
+        x.reshape(-1).mul_(2.0)  # a view, unless strides cannot describe it
+        total.add_(x.sum())
+
+    step(fad.ones((2, 3)).T)
+    for k in range(3):
+        x = fad.ones((3, 2))
+        step(x)
+        assert x.tolist() == [[2.0, 2.0]] * 3 and float(total) == 6.0 + 12.0 * (k + 1)
+
+
 def test_threads_step_one_after_the_other_and_see_no_trace():
     w, count = fad.tensor(np.zeros(64)), fad.tensor(0.0)
     started, errors, seen = threading.Barrier(5), [], []
