@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from helpers import assert_close
 
 import fad
+import fad.core.primitive
 from fad.core.level import bind
 from fad.core.primitive import Primitive, forget_shapes
 from fad.tape.vmap import BatchLevel
@@ -148,8 +150,12 @@ def test_positions_are_arguments_eagerly_and_constants_in_traced_code() -> None:
     assert "dynamic_slice" not in text and "gather" not in text, text
 
 
-def test_shapes_are_forgotten_while_other_threads_make_primitives() -> None:
+def test_shapes_are_forgotten_while_other_threads_make_primitives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A thread that goes through all Primitives is interrupted by others after each step."""
+    # Those that other tests have made are left alone.
+    monkeypatch.setattr(fad.core.primitive, "_all", weakref.WeakValueDictionary())
     done = threading.Event()
 
     def make() -> None:
