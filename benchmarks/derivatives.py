@@ -110,6 +110,7 @@ WITHIN: dict[str, float] = {
     "indexing, a slice": 1.2,
     "lax.betainc": 2.6,
     "nn.log1mexp": 2.05,
+    "nn.squareplus": 2.05,
     "numpy.abs, complex": 8.0,
     "numpy.sign, complex": 8.0,
     "numpy.linalg.det": 400.0,  # of which most is a branch that regular matrices do not take
