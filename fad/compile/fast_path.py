@@ -32,6 +32,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 import jax
+import jax.numpy as jnp
 
 from fad.compile.outer_tensors import UNTRACKED, Facts, hooks_of
 from fad.compile.state import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
@@ -86,9 +87,14 @@ class QuickStep:
     ) -> None:
         self.step, self.form, self.key = step, form, key
         self.structure: PyTree = None
-        self._constants = [x for x in fixed if not isinstance(x, OuterTensor)]
+        constants = [x for x in fixed if not isinstance(x, OuterTensor)]
         read = [x for x in fixed if isinstance(x, OuterTensor)]
-        self._leaf_facts = step.leaf_facts
+        self._constants = [_key_data(x) if is_key(x) else x for x in constants]
+        # Of a random key among the arguments, the program takes the data.
+        self._leaf_facts = [
+            x.dtype if is_key(x) else facts
+            for x, facts in zip(leaves, step.leaf_facts, strict=True)
+        ]
         self._plan_targets()
         self._plan_writes()
         self._read = [self._places[id(outer)] for outer in read]
@@ -97,15 +103,18 @@ class QuickStep:
         operands |= {self._places[id(x)]: len(read) + x.source for x in self._arguments}
         self._donors = [k for k, place in enumerate(self._write_places) if place in operands]
         self._donated = [operands[self._write_places[k]] for k in self._donors]
-        count = len(self._constants)
-        order = []
-        constants, others = itertools.count(), itertools.count(count)
-        for x in fixed:
-            order.append(next(others if isinstance(x, OuterTensor) else constants))
+        count = len(constants)
+        numbers, others = itertools.count(), itertools.count(count)
+        order = [next(others if isinstance(x, OuterTensor) else numbers) for x in fixed]
         order += [count + len(read) + k for k in range(len(leaves))]
+        keys = [jax.random.key_impl(x) if is_key(x) else None for x in (*constants, *read, *leaves)]
 
         def run(*values: Array) -> PyTree:
-            return primitive.flat(*[values[k] for k in order])
+            pairs = zip(values, keys, strict=True)
+            found = [
+                x if key is None else jax.random.wrap_key_data(x, impl=key) for x, key in pairs
+            ]
+            return primitive.flat(*[found[k] for k in order])
 
         run.__name__ = name
         self._call = make_jit(run, donate_argnums=tuple([count + k for k in self._donated]))
@@ -338,12 +347,21 @@ def _arrays_of(
             if (t._requires_grad, t._node is None, has_grad, hooks) != facts:
                 return None
             t = t._value
+        elif are_arguments and is_key(t):
+            t = _key_data(t) if t.dtype == facts else None
         elif not are_arguments or facts != UNTRACKED:
             return None
         if type(t) is not array_type:
             return None
         arrays.append(t)
     return arrays
+
+
+def is_key(x: object) -> bool:
+    """Whether ``x`` is an array of random keys, as JAX has them."""
+    if type(x) is array_type or type(x) is Tensor:
+        return False
+    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _count_alone() -> int:
@@ -355,7 +373,6 @@ def _count_alone() -> int:
 
 
 _ALONE = _count_alone()
-_copy = make_jit(
-    jax.numpy.copy
-)  # an interrupt in `jax.numpy.copy` itself would leave JAX without a trace
+_key_data = make_jit(jax.random.key_data)
+_copy = make_jit(jnp.copy)  # an interrupt in `jnp.copy` itself would leave JAX without a trace
 _UNSHARED = meta_of(new_tensor(None, ROOT)).storage

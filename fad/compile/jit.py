@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from fad.compile.fast_path import MISS, QuickStep
+from fad.compile.fast_path import MISS, QuickStep, is_key
 from fad.compile.hooks import executed, with_host_calls
 from fad.compile.outer_values import (
     Lanes,
@@ -370,7 +370,7 @@ class Compiled:
         """`Arguments.split`, in less time for arguments of which each is an array."""
         if not kwargs and not self._has_static:
             for a in args:
-                if type(a) is not Tensor and type(a) is not array_type:
+                if type(a) is not Tensor and type(a) is not array_type and not is_key(a):
                     break
             else:
                 return list(args), len(args)
@@ -391,7 +391,9 @@ class Compiled:
             return None
         entry.noted = True
         fixed = _as_arrays(entry.fixed)
-        if not all([type(x) is array_type or isinstance(x, OuterTensor) for x in fixed]):
+        if not all(
+            [type(x) is array_type or isinstance(x, OuterTensor) or is_key(x) for x in fixed]
+        ):
             return None
         if any([place_of(x) is not None for x in leaves]):  # which the program depends on
             return None

@@ -49,6 +49,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import Link, link_of, set_state, stopped
 from fad.views.chains import replay
 from fad.views.make_view import attach_peer, leave_peers, make_peer
+from fad.views.pytree import TrackedTensor
 
 
 class Facts(NamedTuple):
@@ -145,6 +146,8 @@ class Twins:
 
     def inside(self, t: Tensor) -> Tensor:
         """The twin of ``t``; itself, if it is of this body or of a level that is none of the tape."""
+        if type(t) is TrackedTensor:  # a leaf of `jax.tree.map`
+            t = t.origin
         entry = self._inside.get(id(t))
         if entry is not None:
             root = entry[2]

@@ -8,7 +8,7 @@ import threading
 import jax
 import numpy as np
 import pytest
-from helpers import is_idle
+from helpers import assert_close, is_idle
 
 import fad
 
@@ -129,6 +129,23 @@ def test_a_step_first_called_with_a_transposed_argument():
         x = fad.ones((3, 2))
         step(x)
         assert x.tolist() == [[2.0, 2.0]] * 3 and float(total) == 6.0 + 12.0 * (k + 1)
+
+
+def test_random_keys_as_arguments_take_the_fast_path(monkeypatch):
+    total = fad.zeros(3)
+
+    @fad.jit
+    def step(key):
+        total.add_(fad.random.normal(key, (3,)))
+
+    keys = [jax.random.key(k, impl=impl) for k in range(3) for impl in ("rbg", "unsafe_rbg", None)]
+    for key in keys[:3]:
+        step(key)
+    monkeypatch.setattr(step, "_run", None)  # any other way
+    for key in keys[3:]:
+        step(key)
+    expected = sum([jax.random.normal(key, (3,)) for key in keys])
+    assert_close(total, expected, rtol=1e-5)
 
 
 def test_threads_step_one_after_the_other_and_see_no_trace():
