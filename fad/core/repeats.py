@@ -7,9 +7,10 @@ import dataclasses
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from fad.core.jaxapi import Literal, shaped_array, slice_parts
+from fad.core.jaxapi import Literal, is_extended, shaped_array, slice_parts
 from fad.core.jaxprs import ELEMENTWISE, bits, inner_jaxprs, is_ref, parameters_key
 from fad.core.types import Atom, Aval, JaxEquation, JaxProgram, NumpyArray, PyTree
 
@@ -22,7 +23,7 @@ _PART = (
     24  # what a loop saves at least that reads values of another one in each repeat, or is read so
 )
 
-_SMALL = 64  # constants of NumPy with at most so many elements are compared by value
+_SMALL = 1024  # constants with at most so many elements are compared by value
 _SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
 _PERIODS = 48  # candidates that are looked at, for each length of the words that are compared
 _ENDS = 3  # so many repeats at each end may be left out, so that loops fit each other
@@ -61,8 +62,8 @@ class Numbered:
         values: dict[Atom, int] = {}
         for k, (v, c) in enumerate(zip(jaxpr.constvars, closed.consts, strict=True)):
             key: Hashable = ("constant", id(c))
-            if isinstance(c, np.ndarray) and c.size <= _SMALL:
-                key = ("constant", *bits(c))
+            if is_free(c) and np.size(c) <= _SMALL:
+                key = ("constant", *bits(np.asarray(c)))
             values[v] = self._source(key, Source("constant", k), v.aval)
         for k, v in enumerate(jaxpr.invars):
             values[v] = self._source(("input", k), Source("input", k), v.aval)
@@ -195,6 +196,15 @@ class PythonLoop:
     def saved(self) -> int:
         """How many equations less the program has with it as a loop."""
         return self.period * (self.count - 1)
+
+
+def is_free(x: object) -> bool:
+    """Whether a value is a number or an array that can be read here, and may be put on any device."""
+    if not isinstance(x, jax.Array):
+        return True
+    if isinstance(x, jax.core.Tracer) or is_extended(x.dtype):
+        return False
+    return x.is_fully_addressable and not x.committed
 
 
 def has_refs(closed: JaxProgram) -> bool:

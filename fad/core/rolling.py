@@ -68,6 +68,7 @@ from fad.core.repeats import (
     Values,
     find_loops,
     has_refs,
+    is_free,
     may_repeat,
 )
 from fad.core.types import (
@@ -529,9 +530,10 @@ class _LoopWriter:
             return x if stack.step == direction else jnp.flip(x, 0)
         sources = [self.program.sources.get(v) for v in stack]
         if all([s is not None and s.kind != "input" for s in sources]):
-            fixed = list(map(self._value, stack[::direction]))
-            if not any([isinstance(x, (jax.Array, jax.core.Tracer)) for x in fixed]):
-                return jnp.asarray(np.stack(fixed), self.program.avals[stack[0]].dtype)
+            constants = list(map(self._value, stack[::direction]))
+            if all(map(is_free, constants)):
+                whole = np.stack(list(map(np.asarray, constants)))
+                return jnp.asarray(whole, self.program.avals[stack[0]].dtype)
         parts = [
             self._stack(p, direction)
             if isinstance(p, Elements)
