@@ -7,9 +7,10 @@ import dataclasses
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from fad.core.jaxapi import Literal, shaped_array, slice_parts
+from fad.core.jaxapi import Literal, is_extended, shaped_array, slice_parts
 from fad.core.jaxprs import ELEMENTWISE, bits, inner_jaxprs, is_ref, parameters_key
 from fad.core.types import Atom, Aval, JaxEquation, JaxProgram, NumpyArray, PyTree
 
@@ -22,7 +23,7 @@ _PART = (
     24  # what a loop saves at least that reads values of another one in each repeat, or is read so
 )
 
-_SMALL = 64  # constants of NumPy with at most so many elements are compared by value
+_SMALL = 1024  # constants with at most so many elements are compared by value
 _SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
 _PERIODS = 48  # candidates that are looked at, for each length of the words that are compared
 _ENDS = 3  # so many repeats at each end may be left out, so that loops fit each other
@@ -61,8 +62,8 @@ class Numbered:
         values: dict[Atom, int] = {}
         for k, (v, c) in enumerate(zip(jaxpr.constvars, closed.consts, strict=True)):
             key: Hashable = ("constant", id(c))
-            if isinstance(c, np.ndarray) and c.size <= _SMALL:
-                key = ("constant", *bits(c))
+            if is_free(c) and np.size(c) <= _SMALL:
+                key = ("constant", *bits(np.asarray(c)))
             values[v] = self._source(key, Source("constant", k), v.aval)
         for k, v in enumerate(jaxpr.invars):
             values[v] = self._source(("input", k), Source("input", k), v.aval)
@@ -71,12 +72,12 @@ class Numbered:
         self._order()
 
     def _source(self, key: Hashable, source: Source, aval: Aval) -> int:
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self.avals)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.avals)
             self.avals.append(aval)
-            self.sources[found] = source
-        return found
+            self.sources[number] = source
+        return number
 
     def _value(self, v: Atom, values: dict[Atom, int]) -> int:
         if not isinstance(v, Literal):
@@ -91,7 +92,7 @@ class Numbered:
     def _read(self, eqns: Sequence[JaxEquation], values: dict[Atom, int]) -> None:
         """Number the equations, of equal ones on equal operands the first."""
         kinds: dict[Hashable, int] = {}
-        known: dict[int, Hashable] = {}
+        parameter_keys: dict[int, Hashable] = {}
         avals: dict[Aval, int] = {}
         by_id: dict[int, int] = {}  # the numbers of avals
         same: dict[Hashable, int] = {}
@@ -99,10 +100,10 @@ class Numbered:
         self._hits: list[int] = []
 
         def number_of(aval: Aval) -> int:
-            found = by_id.get(id(aval))
-            if found is None:
-                found = by_id[id(aval)] = avals.setdefault(aval, len(avals))
-            return found
+            number = by_id.get(id(aval))
+            if number is None:
+                number = by_id[id(aval)] = avals.setdefault(aval, len(avals))
+            return number
 
         for eqn in eqns:
             operands = []
@@ -112,25 +113,25 @@ class Numbered:
                 parts.append(number_of(v.aval))
             moving = slice_parts(eqn) if eqn.primitive.name == "slice" else None
             if moving is not None:
-                starts, *told = moving
+                starts, *lengths = moving
                 operands += map(self._number, starts)
-                key: Hashable = (eqn.primitive, tuple(map(tuple, told)), *parts)
+                key: Hashable = (eqn.primitive, tuple(map(tuple, lengths)), *parts)
             elif eqn.effects:
                 key = ("alone", len(kinds))
             else:
-                key = (eqn.primitive, id(eqn.ctx), parameters_key(eqn, known), *parts)
+                key = (eqn.primitive, id(eqn.ctx), parameters_key(eqn, parameter_keys), *parts)
             kind = kinds.setdefault(key, len(kinds))
             line = (kind, *operands)
-            found = same.get(line)
-            if found is None:
+            earlier = same.get(line)
+            if earlier is None:
                 first = len(self.avals)
                 self.avals += [v.aval for v in eqn.outvars]
                 same[line] = len(self._lines)
                 self._lines.append((eqn, kind, line[1:], first))
                 self._hits.append(0)
             else:
-                self._hits[found] += 1
-                first = self._lines[found][3]
+                self._hits[earlier] += 1
+                first = self._lines[earlier][3]
             for k, v in enumerate(eqn.outvars):
                 values[v] = first + k
 
@@ -195,6 +196,15 @@ class PythonLoop:
     def saved(self) -> int:
         """How many equations less the program has with it as a loop."""
         return self.period * (self.count - 1)
+
+
+def is_free(x: object) -> bool:
+    """Whether a value is a number or an array that can be read here, and may be put on any device."""
+    if not isinstance(x, jax.Array):
+        return True
+    if isinstance(x, jax.core.Tracer) or is_extended(x.dtype):
+        return False
+    return x.is_fully_addressable and not x.committed
 
 
 def has_refs(closed: JaxProgram) -> bool:
@@ -291,11 +301,11 @@ def find_loops(program: Numbered) -> list[PythonLoop]:
             continue
         for a, b in list(_runs(~taken[start:end])):
             for several in (1, 2, 3):  # values may take turns
-                found = _fit(program, several * period, start + a, start + b)
-                for loop in found:
+                fitting = _fit(program, several * period, start + a, start + b)
+                for loop in fitting:
                     loops.append(loop)
                     taken[loop.start : loop.end] = True
-                if found:
+                if fitting:
                     break
     return _that_pay(program, sorted(loops, key=lambda loop: loop.start))
 
@@ -336,16 +346,16 @@ def _fit(program: Numbered, period: int, start: int, end: int) -> list[PythonLoo
     np.maximum.at(latest, owner[inside] - start, bound[inside])
     latest = np.maximum.accumulate(latest[::-1])[::-1]
     first = start + int(np.argmax(latest <= start + np.arange(last - start + 1)))
-    found: list[PythonLoop] = []
+    loops: list[PythonLoop] = []
     if last - first >= REPEATS * period and last - first - period >= _PART:
         cut = _cut(program, period, first, last)
-        found = [PythonLoop(cut, period, (last - cut) // period)]
+        loops = [PythonLoop(cut, period, (last - cut) // period)]
     elif last - first >= end - start:
         return []
     for a, b in ((start, first), (last, end)):
         if b - a < end - start:
-            found += _fit(program, period, a, b)
-    return found
+            loops += _fit(program, period, a, b)
+    return loops
 
 
 def _rows(program: Numbered, values: _Ints, period: int, start: int, count: int) -> _Ints:
@@ -625,8 +635,8 @@ class LoopReads:
 
     def all_elements(self, values: Sequence[int]) -> Elements | None:
         """Values that are all those of an earlier loop."""
-        found = self.elements(values)
-        return found[0] if found is not None and found[1].all() else None
+        part = self.elements(values)
+        return part[0] if part is not None and part[1].all() else None
 
     def values(self, elements: Elements) -> Values:
         """Their values, as `elements` takes them."""
@@ -660,9 +670,9 @@ class LoopReads:
         for k in range(len(self.loops)):
             low, high = 0, self.loops[k].count
             for column in self._varying(k):
-                found = self.elements(column)
-                if found is not None:
-                    other = np.flatnonzero(~found[1])
+                part = self.elements(column)
+                if part is not None:
+                    other = np.flatnonzero(~part[1])
                     middle = len(column) // 2
                     low = max(low, max(other[other < middle] + 1, default=0))
                     high = min(high, min(other[other >= middle], default=high))
@@ -691,14 +701,14 @@ class LoopReads:
         columns = [self.origins[k][c] for c in self.columns(k, result.equation)]
         return [x for x in columns if isinstance(x, Result)]
 
-    def stored(self, k: int, wanted: Iterable[Result], known: Iterable[Result]) -> set[Result]:
+    def stored(self, k: int, wanted: Iterable[Result], kept: Iterable[Result]) -> set[Result]:
         """Which values to store, of each repeat, so that the ``wanted`` ones can be computed again: as few
-        bytes as possible, beside those that are ``known`` to be stored. What is wanted of a repeat before is
+        bytes as possible, beside those that are ``kept`` in any case. What is wanted of a repeat before is
         stored in any case, and with it the value of the repeat (`delayed`).
 
         It is the minimal cut between what is wanted and what cannot be computed again.
         """
-        wanted, known = list(wanted), set(known)
+        wanted, kept = list(wanted), set(kept)
         entering = {r[:2] for r in wanted if r.entry}
         if self.loops[k].period > _LARGE:
             return set(wanted)
@@ -710,7 +720,7 @@ class LoopReads:
             if r in seen:
                 continue
             seen.add(r)
-            free = r in known or (r[:2] in entering and not r.entry)
+            free = r in kept or (r[:2] in entering and not r.entry)
             size = 0 if free else self.program.size(self.value(k, r)) + 1e-3
             capacity[r, 0][r, 1] = size
             inputs = self.inputs(k, r)
@@ -736,17 +746,17 @@ def _origins(operands: Operands) -> tuple[list[Origin], list[Carry]]:
         number = 0
         if depth:
             initial = tuple(values[:depth])
-            known = carries.setdefault((at, place), [])
-            for number, carry in enumerate(known):
+            several = carries.setdefault((at, place), [])
+            for number, carry in enumerate(several):
                 short, long = sorted((initial, carry.initial), key=len)
                 if long[len(long) - len(short) :] == short:
-                    known[number] = carry._replace(initial=long)
+                    several[number] = carry._replace(initial=long)
                     break
             else:
-                number = len(known)
-                known.append(Carry(at, place, number, initial))
+                number = len(several)
+                several.append(Carry(at, place, number, initial))
         origins.append(Result(at, place, depth, number))
-    return origins, [carry for found in carries.values() for carry in found]
+    return origins, [carry for several in carries.values() for carry in several]
 
 
 def _is_cheap(eqn: JaxEquation) -> bool:

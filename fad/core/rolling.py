@@ -68,6 +68,7 @@ from fad.core.repeats import (
     Values,
     find_loops,
     has_refs,
+    is_free,
     may_repeat,
 )
 from fad.core.types import (
@@ -115,7 +116,7 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     shorter, _ = trace(writer.run, [struct_of(v.aval) for v in closed.jaxpr.invars])
     if [v.aval for v in shorter.jaxpr.outvars] != [v.aval for v in closed.jaxpr.outvars]:
         return closed, bodies.loops
-    return shorter, [*writer.found, *bodies.loops]
+    return shorter, [*writer.rolled, *bodies.loops]
 
 
 # Equations that call programs, or run them in a loop or a branch, and do nothing else to them.
@@ -176,15 +177,15 @@ def _opened(closed: JaxProgram, like: JaxBody) -> JaxBody:
         for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True)
     }
 
-    def known(atoms: Sequence[Atom]) -> list[Atom]:
+    def with_literals(atoms: Sequence[Atom]) -> list[Atom]:
         return [v if isinstance(v, Literal) else literals.get(v, v) for v in atoms]
 
     count = len(like.constvars)
     return closed.jaxpr.replace(
         constvars=closed.jaxpr.invars[:count],
         invars=closed.jaxpr.invars[count:],
-        outvars=known(closed.jaxpr.outvars),
-        eqns=[eqn.replace(invars=known(eqn.invars)) for eqn in closed.jaxpr.eqns],
+        outvars=with_literals(closed.jaxpr.outvars),
+        eqns=[eqn.replace(invars=with_literals(eqn.invars)) for eqn in closed.jaxpr.eqns],
         debug_info=like.debug_info,
     )
 
@@ -252,7 +253,7 @@ class _LoopWriter:
         self.program = program
         self.consts = closed.consts
         self.read = read
-        self.found: list[Rolled] = []
+        self.rolled: list[Rolled] = []
         self._wanted: set[int] = set(program.outs)  # values that are read one by one
         self._stored: list[dict[Result, int]] = [{} for _ in read.loops]
         self._many: dict[int, list[Elements | int]] = {}
@@ -291,7 +292,7 @@ class _LoopWriter:
         """Values in order, together as far as they are those of a loop."""
         producer = self.program.producer[np.array(values)]
         of = self.read.loop_of[producer]
-        found: list[Elements | int] = []
+        pieces: list[Elements | int] = []
         a = 0
         while a < len(values):
             b = a + 1
@@ -301,24 +302,24 @@ class _LoopWriter:
                 b += 1
             elements = self.read.all_elements(values[a:b])
             if elements is None:
-                found.append(values[a])
+                pieces.append(values[a])
                 a += 1
             else:
-                found.append(elements)
+                pieces.append(elements)
                 a = b
-        return found
+        return pieces
 
     def _plan(self, k: int) -> _Plan:
-        """How a loop is written, once all is known that is read of it."""
+        """How a loop is written, once it is clear what is read of it."""
         plan = _Plan()
         loop = self.read.loops[k]
         rest: dict[int, dict[Values, Elements]] = collections.defaultdict(dict)
 
         def take(values: Values) -> Stack | None:
             """What is read for a value of each repeat; None if that is decided later."""
-            found = self.read.all_elements(values)
-            if found is not None:
-                rest[found.loop][values] = found
+            elements = self.read.all_elements(values)
+            if elements is not None:
+                rest[elements.loop][values] = elements
                 return None
             return plan.stack(values)
 
@@ -339,8 +340,8 @@ class _LoopWriter:
         while rest:
             earlier = max(rest)
             groups: dict[tuple[int, int], dict[Values, Elements]] = collections.defaultdict(dict)
-            for values, found in rest.pop(earlier).items():
-                groups[found.first, found.step][values] = found
+            for values, elements in rest.pop(earlier).items():
+                groups[elements.first, elements.step][values] = elements
             for (first, step), wanted in groups.items():
                 self._compute_again(plan, earlier, first, step, loop.count, wanted, take)
         self._carry(k, plan)
@@ -371,7 +372,7 @@ class _LoopWriter:
                 leaves[r] = read.all_elements(read.values(elements)) or elements
             elif r.equation not in equations:
                 equations.add(r.equation)
-                rest += _known(read.inputs(k, r))
+                rest += _present(read.inputs(k, r))
         for e in leaves.values():
             plan.stack(e)
         again = _Again(k, first, step, sorted(equations), leaves, {}, {})
@@ -420,7 +421,7 @@ class _LoopWriter:
                 before[source] = column[:repeats]
         plan.lines += [_Line(source, initial) for source, initial in before.items()]
         for line in plan.lines:
-            self._wanted.update(line.initial)
+            self._wanted.update([v for v in line.initial if v is not None])
         for stack in plan.stacks:
             if isinstance(stack, Elements):
                 self._want([stack])
@@ -479,7 +480,7 @@ class _LoopWriter:
                 outs = [self._together(eqn, self._many[at])]
             else:
                 operands = program.operands[program.at[at] : program.at[at + 1]]
-                count = len(eqn.invars)  # the places of a slice are its own
+                count = len(eqn.invars)  # a slice has its places in itself
                 outs = evaluate_equation(eqn, list(map(self._value, operands[:count].tolist())))
             self._values.update(enumerate(outs, program.first[at]))
             at += 1
@@ -529,9 +530,10 @@ class _LoopWriter:
             return x if stack.step == direction else jnp.flip(x, 0)
         sources = [self.program.sources.get(v) for v in stack]
         if all([s is not None and s.kind != "input" for s in sources]):
-            fixed = list(map(self._value, stack[::direction]))
-            if not any([isinstance(x, (jax.Array, jax.core.Tracer)) for x in fixed]):
-                return jnp.asarray(np.stack(fixed), self.program.avals[stack[0]].dtype)
+            constants = list(map(self._value, stack[::direction]))
+            if all(map(is_free, constants)):
+                whole = np.stack(list(map(np.asarray, constants)))
+                return jnp.asarray(whole, self.program.avals[stack[0]].dtype)
         parts = [
             self._stack(p, direction)
             if isinstance(p, Elements)
@@ -595,7 +597,7 @@ class _LoopWriter:
             return outs[:count], outs[count:]
 
         final, ys = jax.lax.scan(step, initial, xs, loop.count, reverse=direction < 0)
-        self.found += [Rolled(loop.count, loop.period), *inner]
+        self.rolled += [Rolled(loop.count, loop.period), *inner]
         self._stacks.update(zip([(k, r) for r in self._stored[k]], ys, strict=True))
         self._read_out(k, final)
 
@@ -612,9 +614,10 @@ class _LoopWriter:
         for v in self._wanted:
             if read.loop_of[self.program.producer[v]] == k:
                 row, result = self._row(v)
-                x = last.get((row, result))
-                if x is None:
-                    x = self._stack(_known(self._in_stack(k, row, result)), 1)[0]
+                if (row, result) in last:
+                    x = last[row, result]
+                else:
+                    x = self._stack(_present(self._in_stack(k, row, result)), 1)[0]
                 self._values[v] = _typed(x, self.program.avals[v])
 
     def _aval(self, k: int, value: Result | Stack) -> Aval:
@@ -680,19 +683,19 @@ class _Repeat:
             if isinstance(stack, Elements) and stack in arrays:
                 x = jax.lax.dynamic_index_in_dim(arrays[stack], x, 0, keepdims=False)
             stacks[stack] = _typed(x, self._writer._aval(k, stack))
-        known: dict[Result, Array] = {}
+        results: dict[Result, Array] = {}
         before = {}
-        for line, values in zip(plan.lines, carried):
-            for back, x in enumerate(values, 1):
+        for line, latest in zip(plan.lines, carried, strict=True):
+            for back, x in enumerate(latest, 1):
                 if isinstance(line.source, Result):
-                    known[line.source._replace(entry=back, carry=line.number)] = x
+                    results[line.source._replace(entry=back, carry=line.number)] = x
                 else:
                     before[line.source, back] = _typed(x, self._writer._aval(k, line.source))
         stacks.update({s: before[delay] for s, delay in plan.delayed.items()})
         computed: list[dict[Result, Array]] = []
 
-        def many(column: Values) -> Array:
-            source = plan.read.get(column, column)
+        def many(column: Stack) -> Array:
+            source = plan.read.get(column, column) if type(column) is tuple else column
             if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], Result):
                 return computed[source[0]][source[1]]
             return stacks[source]
@@ -700,40 +703,48 @@ class _Repeat:
         def run(
             loop: int,
             equations: Iterable[int],
-            known: dict[Result, Array],
+            results: dict[Result, Array],
             rows: Mapping[int, Stack],
             column: Callable[[Values], Values],
         ) -> None:
             for at in equations:
                 eqn = read.equation(loop, at)
                 if at in rows:
-                    known[Result(at, 0)] = jnp.expand_dims(stacks[rows[at]], 0)
+                    results[Result(at, 0)] = jnp.expand_dims(stacks[rows[at]], 0)
                     continue
                 operands = []
                 for c in read.columns(loop, at):
                     origin = read.origins[loop][c]
                     if isinstance(origin, Result):
                         aval = read.program.avals[read.value(loop, origin)]
-                        operands.append(_typed(known[origin], aval))
+                        operands.append(_typed(results[origin], aval))
                     elif isinstance(origin, int):
-                        found = constants.get(origin)
-                        operands.append(self._writer._value(origin) if found is None else found)
+                        constant = constants.get(origin)
+                        operands.append(
+                            self._writer._value(origin) if constant is None else constant
+                        )
                     else:
                         operands.append(many(column(origin)))
                 outs = _evaluate(eqn, operands)
-                known.update({Result(at, j): x for j, x in enumerate(outs)})
+                results.update({Result(at, j): x for j, x in enumerate(outs)})
 
         # Earlier loops come last: a later one reads of them.
         computed += [{r: stacks[e] for r, e in again.stored.items()} for again in plan.again]
-        for again, found in reversed(list(zip(plan.again, computed, strict=True))):
-            run(again.loop, again.equations, found, again.rows, again.columns.__getitem__)
-        run(k, range(read.loops[k].period), known, read.rows[k], lambda column: column)
+        for again, results_of_earlier in reversed(list(zip(plan.again, computed, strict=True))):
+            run(
+                again.loop,
+                again.equations,
+                results_of_earlier,
+                again.rows,
+                again.columns.__getitem__,
+            )
+        run(k, range(read.loops[k].period), results, read.rows[k], lambda column: column)
         outs: list[Array] = []
-        for line, values in zip(plan.lines, carried):
+        for line, latest in zip(plan.lines, carried, strict=True):
             source = line.source
-            outs.append(known[source] if isinstance(source, Result) else many(source))
-            outs += values[:-1]
-        outs += [known[result] for result in self._writer._stored[k]]
+            outs.append(results[source] if isinstance(source, Result) else many(source))
+            outs += latest[:-1]
+        outs += [results[result] for result in self._writer._stored[k]]
         return outs
 
 
@@ -745,8 +756,8 @@ def _evaluate(eqn: JaxEquation, operands: Sequence[PyTree]) -> list[Array]:
     _, spans, strides = slice_parts(eqn)
     if not any([isinstance(s, jax.core.Tracer) for s in starts]):
         return evaluate_equation(eqn, [x])
-    found = jax.lax.dynamic_slice(x, starts, spans)
-    return [jax.lax.slice(found, [0] * len(spans), spans, strides)]
+    span = jax.lax.dynamic_slice(x, starts, spans)
+    return [jax.lax.slice(span, [0] * len(spans), spans, strides)]
 
 
 def _typed(x: Array, aval: Aval) -> Array:
@@ -761,6 +772,6 @@ def _is_weak(aval: Aval) -> bool:
 T = TypeVar("T")
 
 
-def _known(x: T | None) -> T:
+def _present(x: T | None) -> T:
     assert x is not None
     return x

@@ -18,7 +18,8 @@ from loop_programs import SIZE, STEPS, program
 import fad
 import fad.numpy as fnp
 from fad.core import repeats, rolling
-from fad.core.jaxapi import run_jaxpr
+from fad.core.jaxapi import ClosedJaxpr, run_jaxpr
+from fad.core.repeats import Numbered, find_loops
 from fad.core.rolling import Rolled, rolled
 
 X = np.sin(np.arange(SIZE) + 0.3)
@@ -198,6 +199,41 @@ def test_what_is_read_at_two_repeats_is_stored_once(form: str, d: int) -> None:
     ours, single = fad.jit(f)(w, c), f(w, c)
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(single), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_that_each_step_makes_are_constants() -> None:
+    """Equal ones are one; others become one array, not as many inputs as there are steps."""
+
+    def f(x: Any) -> Any:
+        for k in range(50):
+            x = fnp.sin(x @ (jnp.eye(4) * 0.9)) + jnp.cos(jnp.arange(4.0) * k)
+        return x
+
+    x = jnp.arange(4.0)
+    whole, rolled_up = fad.jit(f, roll=False), fad.jit(f)
+    np.testing.assert_allclose(rolled_up(x), whole(x), rtol=1e-5)
+    program = Numbered(closed_with_constants(50))
+    (loop,) = find_loops(program)
+    assert loop.count == 50 and loop.period == 3 and len(program.sources) == 1 + 1 + 50
+    shorter, _ = rolled(closed_with_constants(50))
+    assert len(shorter.jaxpr.eqns) < 5 and len(shorter.consts) <= 2
+
+
+def closed_with_constants(count: int) -> Any:
+    """A program in which each repeat has constants of its own, one of them equal to the others."""
+    closed = jax.make_jaxpr(lambda x, *cs: step_with(x, cs))(
+        jnp.ones((4, 4)), *[jnp.ones((4, 4))] * (2 * count)
+    )
+    jaxpr = closed.jaxpr
+    constants = [c for k in range(count) for c in (jnp.eye(4), jnp.full((4, 4), float(k)))]
+    first = jaxpr.replace(constvars=jaxpr.invars[1:], invars=jaxpr.invars[:1])
+    return ClosedJaxpr(first, constants)
+
+
+def step_with(x: Any, cs: Any) -> Any:
+    for a, b in zip(cs[::2], cs[1::2], strict=True):
+        x = jnp.sin(x * a) + b
+    return x
 
 
 def test_one_of_the_last_values_is_not_stored_with_all_others() -> None:
