@@ -221,7 +221,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-MEMORY = 2 << 30  # bytes of a process, in which some 5,000 programs fit
+# Bytes of a process: in 2 GiB some 5,000 programs fit. What is let go of has to be traced again.
+MEMORY = 2 << 30
+with contextlib.suppress(AttributeError, ValueError):  # not every system says how much it has
+    MEMORY = max(MEMORY, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8)
 
 
 def _resident() -> int:
