@@ -72,7 +72,7 @@ from jax._src import cache_key
 from jax._src.interpreters import mlir
 
 import fad
-from fad.core.level import ThreadState
+from fad.core.level import MODES, ThreadState
 
 # For each program that it lowers JAX makes an MLIR context: a megabyte, and a fifth of the time of these
 # tests. Newer ones use each context of a thread ten times, as is done here for older ones.
@@ -147,7 +147,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
     replay = config.getoption("--replay")
     if replay == "off":
-        ThreadState.replaying = False  # what a thread begins with
+        ThreadState.replaying = MODES["replaying"] = False  # a thread begins so, and so after an error
     elif replay == "wait":
         fad.autograd.compiled(wait=True)
 

@@ -114,8 +114,8 @@ def _by_sums(function: Function, order: float, axis: tuple[int, int], keepdims: 
 
     def other(x: Array) -> Array:
         sums = jnp.sum(_absolute(x), axis[summed], keepdims=True)
-        found = reduced(sums, axis[1 - summed], keepdims=True)
-        return found if keepdims else jnp.squeeze(found, axis)
+        norms = reduced(sums, axis[1 - summed], keepdims=True)
+        return norms if keepdims else jnp.squeeze(norms, axis)
 
     return computed_as(function, other)
 
@@ -190,15 +190,15 @@ def _turned(u: Array, s: Array, vh: Array, t: Array, order: str | int) -> Array:
 
     inner = uh @ t @ v
     symmetric, skew = (inner + _adjoint(inner)) / 2, (inner - _adjoint(inner)) / 2
-    found = u @ (quotients(-1) * symmetric + quotients(1) * skew) @ vh
+    tangent = u @ (quotients(-1) * symmetric + quotients(1) * skew) @ vh
     zero = s <= noise[..., 0]
     ratio = jnp.where(zero, 0, w / jnp.where(zero, 1, s)).astype(t.dtype)[..., None, :]
     rows, columns = t.shape[-2:]
     if rows > columns:
-        return found + ((t @ v - u @ inner) * ratio) @ vh
+        return tangent + ((t @ v - u @ inner) * ratio) @ vh
     if columns > rows:
-        return found + (u * ratio) @ (uh @ t - inner @ vh)
-    return found
+        return tangent + (u * ratio) @ (uh @ t - inner @ vh)
+    return tangent
 
 
 def _spectral(
@@ -360,13 +360,13 @@ def _spread(function: Function, root: bool = True, of_nan: bool = False) -> Func
 
         def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
             a, *values = primals
-            given = {**options, **dict(zip(arrays, values, strict=True))}
+            named = {**options, **dict(zip(arrays, values, strict=True))}
             moved: dict[str, Array | None] = dict(zip(("a", *arrays), tangents, strict=True))
             variance = out * out if root else out
-            found = _tangent(a, variance, moved, ~jnp.isnan(a) if of_nan else None, **given)
+            tangent = _tangent(a, variance, moved, ~jnp.isnan(a) if of_nan else None, **named)
             if root:
-                found = found / (2 * divisor(out).astype(found.dtype))
-            return found.astype(out.dtype)
+                tangent = tangent / (2 * divisor(out).astype(tangent.dtype))
+            return tangent.astype(out.dtype)
 
         return with_rule(value, rule)(a, *arrays.values())
 
@@ -404,19 +404,19 @@ def _tangent(
     number = number - jnp.asarray(ddof if correction is None else correction)
     number = jnp.where(number > 0, number, jnp.nan).astype(real)
     slope = (a - jnp.asarray(mean).astype(dtype)) * (2 / number)
-    found = jnp.sum(jnp.real(jnp.conj(slope) * moved), axis, keepdims=keepdims)
+    tangent = jnp.sum(jnp.real(jnp.conj(slope) * moved), axis, keepdims=keepdims)
     for t in (tangents.get("ddof"), tangents.get("correction")):
         if t is not None:
             of_each = number if keepdims or number.ndim == 0 else jnp.squeeze(number, axis)
-            found = found + variance.astype(real) / of_each * t.astype(real)
-    return found
+            tangent = tangent + variance.astype(real) / of_each * t.astype(real)
+    return tangent
 
 
 def _moved(tangents: dict[str, Array | None], dtype: PyTree) -> Array:
     """The tangent of ``a - mean``; that of a mean which is computed adds nothing to the sum."""
     a, mean = [tangents.get(name) for name in ("a", "mean")]
-    found = jnp.zeros((), dtype) if a is None else a.astype(dtype)
-    return found if mean is None else found - mean.astype(dtype)
+    tangent = jnp.zeros((), dtype) if a is None else a.astype(dtype)
+    return tangent if mean is None else tangent - mean.astype(dtype)
 
 
 IN_NUMPY: dict[str, Function] = {

@@ -118,9 +118,9 @@ class compiled:
         >>> fad.autograd.compiled.cache_on_disk("compiled")
         'compiled'
         """
-        found = os.fspath(_user_cache() / "fad" if folder is None else folder)
-        keep_compiled(found)
-        return found
+        directory = os.fspath(_user_cache() / "fad" if folder is None else folder)
+        keep_compiled(directory)
+        return directory
 
 
 def _nodes_text(counts: collections.Counter[int]) -> str:

@@ -204,15 +204,15 @@ def _backward_of(cls: Any, method: Callable[..., PyTree]) -> Callable[..., PyTre
 
     def backward(ctx: Context, *gradients: PyTree) -> tuple[PyTree, ...]:
         with cls._bound(ctx) as run:
-            found = method(run, *gradients)
+            grads = method(run, *gradients)
             structure = run._input_structure
-        leaves = trees.flatten_with_none(found)[0]
+        leaves = trees.flatten_with_none(grads)[0]
         count = len(ctx.needs_input_grad) - 1
         if len(leaves) == structure.num_leaves:
-            found = structure.unflatten(leaves)
-        elif not isinstance(found, (tuple, list)) or (count == 1 and len(found) != 1):
-            found = (found,)
-        return (None, *found)
+            grads = structure.unflatten(leaves)
+        elif not isinstance(grads, (tuple, list)) or (count == 1 and len(grads) != 1):
+            grads = (grads,)
+        return (None, *grads)
 
     backward.__qualname__ = f"{cls.__name__}.backward_extended"
     return once_differentiable(backward) if once else backward

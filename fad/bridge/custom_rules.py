@@ -106,8 +106,8 @@ class _Definition:
             )
         self.f = f
         self.name: str = getattr(f, "__name__", type(f).__name__)
-        found = positions_and_names(f, "custom_rules", "nondiff", nums, names)
-        self.nondiff = sorted(found[0])
+        positions = positions_and_names(f, "custom_rules", "nondiff", nums, names)
+        self.nondiff = sorted(positions[0])
         self.signature = inspect.signature(f)
         kinds = [p.kind for p in self.signature.parameters.values()]
         variadic = inspect.Parameter.VAR_POSITIONAL in kinds
@@ -255,12 +255,15 @@ class _Definition:
             "_plain_forward": self.fwd is not None,
             "_called": self.name,
         }
-        own = [p for p in self.signature.parameters.values() if p.kind in _ANY_POSITIONAL]
+        parameters = [p for p in self.signature.parameters.values() if p.kind in _ANY_POSITIONAL]
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_ONLY)
-        own = [p.replace(default=p.empty) for p in own]
-        if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in own):
+        parameters = [p.replace(default=p.empty) for p in parameters]
+        if any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters):
             context = context.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            own = [p.replace(kind=context.kind) if p.kind is p.POSITIONAL_ONLY else p for p in own]
+            parameters = [
+                p.replace(kind=context.kind) if p.kind is p.POSITIONAL_ONLY else p
+                for p in parameters
+            ]
 
         def member(body: Callable[..., PyTree], of: Callable[..., PyTree], what: str) -> PyTree:
             @functools.wraps(of, updated=())
@@ -274,7 +277,7 @@ class _Definition:
             return run
 
         forward = member(self._forward, self.f, "the function")
-        forward.__signature__ = inspect.Signature([context, *own])
+        forward.__signature__ = inspect.Signature([context, *parameters])
         members["forward"] = staticmethod(forward)
         if self.bwd is not None:
             members["vjp"] = staticmethod(member(self._vjp, self.bwd, "bwd"))
@@ -300,8 +303,10 @@ class _Definition:
         return [args[i] for i in self.nondiff], rest
 
     def _pair(self, rule: str, form: str, returned: PyTree) -> tuple[PyTree, PyTree]:
-        found = _arrays(returned)
-        return pair(f"{self.name}: {rule}", form, tuple(found) if type(found) is list else found)
+        results = _arrays(returned)
+        return pair(
+            f"{self.name}: {rule}", form, tuple(results) if type(results) is list else results
+        )
 
     def _forward(self, ctx: Context, *args: PyTree) -> PyTree:
         static = [x for x in trees.flatten(args)[0] if not isinstance(x, SCALARS)]
@@ -324,20 +329,20 @@ class _Definition:
         args: Sequence[PyTree],
         statics: dict[int, Static],
     ) -> PyTree:
-        given = list(args)
+        arguments = list(args)
         if self.symbolic_vjp:
             for i, needs in enumerate(ctx.needs_input_grad):
                 if i not in self.nondiff:
-                    given[i] = jax.tree.map(functools.partial(_primal, needs), args[i])
-        out, residuals = self._pair("fwd", "out, residuals", fwd(*given))
+                    arguments[i] = jax.tree.map(functools.partial(_primal, needs), args[i])
+        out, residuals = self._pair("fwd", "out, residuals", fwd(*arguments))
         if any([isinstance(x, Tensor) for x in trees.flatten(out)[0]]):
             return out  # fwd closes over what is tracked, which is refused
         expected = jax.eval_shape(lambda: _numbers(_alike(_arrays(self.f(*args)))))
-        found = jax.eval_shape(lambda: _numbers(out))
-        if _in_words(found) != _in_words(expected):
+        shapes = jax.eval_shape(lambda: _numbers(out))
+        if _in_words(shapes) != _in_words(expected):
             raise RuleError(
                 f"{self.name}: the first of what fwd returns must be what the function returns, got "
-                f"{_in_words(found)}, expected {_in_words(expected)}"
+                f"{_in_words(shapes)}, expected {_in_words(expected)}"
             )
         tree = (self._split(args)[0], residuals)
         arrays, ctx.saved_data["residuals"] = _pack(
@@ -345,7 +350,7 @@ class _Definition:
         )
         ctx.save_for_backward(*arrays)
         if self.symbolic_vjp:
-            ctx.saved_data["outputs"] = Static(found)
+            ctx.saved_data["outputs"] = Static(shapes)
         return out
 
     def _vjp(self, ctx: Context, *cotangents: PyTree) -> tuple[PyTree, ...]:
@@ -372,12 +377,12 @@ class _Definition:
         assert self.jvp is not None
         args = ctx.saved_data["primals"].value.combine(ctx.saved_tensors)
         nondiff, primals = self._split(args)
-        given = self._split(tangents)[1]
+        arguments = self._split(tangents)[1]
         if self.symbolic_jvp:
-            given = tuple([_symbolic(t, p) for t, p in zip(given, primals, strict=True)])
+            arguments = tuple([_symbolic(t, p) for t, p in zip(arguments, primals, strict=True)])
         elif self.symbolic_vjp:
-            given = tuple([_zeros(t, p) for t, p in zip(given, primals, strict=True)])
-        returned = self.jvp(*nondiff, primals, given)
+            arguments = tuple([_zeros(t, p) for t, p in zip(arguments, primals, strict=True)])
+        returned = self.jvp(*nondiff, primals, arguments)
         _, tangent = self._pair("the rule of defjvp", "out, tangent of out", returned)
         return trees.map_leaves(_nonzero, tangent)
 
@@ -459,10 +464,10 @@ def _zeros(tree: PyTree, like: PyTree) -> PyTree:
 
 def _filled(tree: PyTree, like: PyTree, zero: Callable[[PyTree], object]) -> PyTree:
     leaves, structure = trees.flatten(like)
-    found = zip(structure.flatten_up_to(tree), leaves, strict=True)
+    pairs = zip(structure.flatten_up_to(tree), leaves, strict=True)
     return trees.unflatten(
         structure,
-        [zero(x) if t is None and isinstance(x, _SHAPED) else t for t, x in found],
+        [zero(x) if t is None and isinstance(x, _SHAPED) else t for t, x in pairs],
     )
 
 

@@ -123,18 +123,18 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
             return run(*args, **kwargs)
         leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=_is_tensor)
         traced = [isinstance(x, jax.core.Tracer) for x in leaves]
-        found: list[PyTree] = []
+        results: list[PyTree] = []
 
         def flat(*values: Array) -> list[Array]:
             rest = iter(values)
             inside = [next(rest) if t else x for x, t in zip(leaves, traced, strict=True)]
             args, kwargs = jax.tree.unflatten(structure, inside)
             outs, out_structure = jax.tree.flatten(run(*args, **kwargs))
-            found.append((outs, out_structure))
+            results.append((outs, out_structure))
             return [x for x in outs if isinstance(x, jax.Array)]
 
         arrays = iter(run_rolled(flat, [x for x, t in zip(leaves, traced, strict=True) if t]))
-        outs, out_structure = found[-1]
+        outs, out_structure = results[-1]
         outs = [next(arrays) if isinstance(x, jax.Array) else x for x in outs]
         return jax.tree.unflatten(out_structure, outs)
 

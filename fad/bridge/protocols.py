@@ -100,8 +100,8 @@ def _dlpack(
 
 def _dlpack_device(self: Tensor) -> tuple[Any, int]:
     """Kind and number of the device of the value."""
-    found: tuple[Any, int] = _leaving(self, "__dlpack_device__").__dlpack_device__()
-    return found
+    device: tuple[Any, int] = _leaving(self, "__dlpack_device__").__dlpack_device__()
+    return device
 
 
 def _torch_function(
@@ -150,10 +150,10 @@ def _to_device(self: Tensor, device: DeviceLike | None, /, *, stream: object = N
 def _counterpart(ufunc: np.ufunc, method: str) -> Callable[..., PyTree] | None:
     """The function of fad that does what a ufunc, or a method of it, does."""
     for namespace in (fnp, scipy.special):
-        found = getattr(namespace, ufunc.__name__, None)
-        if found is not None:
+        function = getattr(namespace, ufunc.__name__, None)
+        if function is not None:
             counterpart: Callable[..., Any] | None = (
-                found if method == "__call__" else getattr(found, method, None)
+                function if method == "__call__" else getattr(function, method, None)
             )
             return counterpart
     return None

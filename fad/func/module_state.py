@@ -69,17 +69,17 @@ def functional_call(
     if tie_weights:
         missing = [m for m in missing if not any([m in names for names in tied.values()])]
     if unexpected or missing:
-        found = [f"Unexpected key(s): {', '.join(map(repr, unexpected))}."] if unexpected else []
-        found += [f"Missing key(s): {', '.join(map(repr, missing))}."] if missing else []
+        problems = [f"Unexpected key(s): {', '.join(map(repr, unexpected))}."] if unexpected else []
+        problems += [f"Missing key(s): {', '.join(map(repr, missing))}."] if missing else []
         raise GradientError(
-            f"functional_call: {' '.join(found)} {type(module).__name__} has "
+            f"functional_call: {' '.join(problems)} {type(module).__name__} has "
             f"{', '.join(map(repr, places)) or 'no Tensors'}"
         )
     for name, names in tied.items():
-        given = [n for n in names if n in values]
-        if any([values[n] is not values[name] for n in given]):
+        present = [n for n in names if n in values]
+        if any([values[n] is not values[name] for n in present]):
             raise ValueError(
-                f"functional_call got multiple values for keys {sorted(given)}, which are tied. Consider "
+                f"functional_call got multiple values for keys {sorted(present)}, which are tied. Consider "
                 "using tie_weights=False"
             )
     if args is None:
@@ -182,7 +182,7 @@ Place = tuple[object, Any, Tensor]
 
 def _places(module: object) -> dict[str, Place]:
     """Where the Tensors of a module stand, by name, in order; each object is looked through once."""
-    found: dict[str, Place] = {}
+    places: dict[str, Place] = {}
     seen: set[int] = set()
     stack: list[tuple[str, object]] = [("", module)]
     while stack:
@@ -194,11 +194,11 @@ def _places(module: object) -> dict[str, Place]:
         for key, x in _entries(owner):
             name = f"{prefix}{key}"
             if isinstance(x, Tensor):
-                found[name] = (owner, key, x)
+                places[name] = (owner, key, x)
             else:
                 inner.append((f"{name}.", x))
         stack.extend(reversed(inner))
-    return found
+    return places
 
 
 _PLAIN = (type, str, bytes, int, float, complex, np.ndarray, np.generic, jax.Array)
