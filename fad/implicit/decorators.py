@@ -183,22 +183,24 @@ def differentiable(
 ) -> PyTree:
     """``solve(init, *args, **options)``, with the derivatives that its equation gives."""
     tensors = has_tensor((init, args, options))
-    given = enter((init, args, options))
-    constants = extend.map_leaves(lambda x: stop_gradient(x) if isinstance(x, Tensor) else x, given)
+    inside = enter((init, args, options))
+    constants = extend.map_leaves(
+        lambda x: stop_gradient(x) if isinstance(x, Tensor) else x, inside
+    )
     with no_grad():
-        found = _solved(name, solve, constants)
-    leaves, structure = extend.flatten(found)
+        solution = _solved(name, solve, constants)
+    leaves, structure = extend.flatten(solution)
     x = [_unknown(name, v) for v in leaves]
     if not x:
         raise ArgumentError(
-            f"{name} returned {describe(found)}, expected a pytree of floating arrays"
+            f"{name} returned {describe(solution)}, expected a pytree of floating arrays"
         )
-    inside = tuple(leave(given[1], False))
+    tracked = tuple(leave(inside[1], False))
     equation, parameters = staged(
-        name, kind, f, x, structure, inside, system, f"what {name} returned"
+        name, kind, f, x, structure, tracked, system, f"what {name} returned"
     )
     outs = equation.solution(x, parameters)
-    return leave(extend.unflatten(structure, outs, extend.skeleton(found)), tensors)
+    return leave(extend.unflatten(structure, outs, extend.skeleton(solution)), tensors)
 
 
 def _unknown(name: str, x: PyTree) -> PyTree:
@@ -217,17 +219,17 @@ def _unknown(name: str, x: PyTree) -> PyTree:
 
 
 def _solved(
-    name: str, solve: Callable[..., PyTree], given: tuple[PyTree, tuple[PyTree, ...], PyTree]
+    name: str, solve: Callable[..., PyTree], call: tuple[PyTree, tuple[PyTree, ...], PyTree]
 ) -> PyTree:
-    init, args, options = given
+    init, args, options = call
     try:
         return solve(init, *args, **options)
     except HOST_ERRORS as error:
-        operands, around = partition(given, OPERANDS)
+        operands, around = partition(call, OPERANDS)
         if not any([_is_hidden(x) for x in operands]):
             raise HostValueError(f"{name} {CLOSES_OVER}") from error
-    found = _on_host(name, solve, operands, around)
-    return extend.unflatten(extend.flatten(init)[1], list(found), init)
+    leaves = _on_host(name, solve, operands, around)
+    return extend.unflatten(extend.flatten(init)[1], list(leaves), init)
 
 
 CLOSES_OVER = (
@@ -253,28 +255,28 @@ def _on_host(
 def _host_call(name: str, solve: Rest, avals: tuple[Aval, ...], around: Rest) -> Primitive:
     """A call of ``solve`` on the host, for operands of these shapes and dtypes."""
     like, structure = extend.flatten(around.combine(avals)[0])
-    found = [
+    filled = [
         a if hasattr(a, "shape") else aval_of(a) for a in like
     ]  # a number is none of the operands
-    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in found]
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in filled]
 
     @extend.with_default_state()
     def call(*arrays: Array) -> tuple[np.ndarray, ...]:
         with jax.ensure_compile_time_eval(), no_grad():
             init, args, options = around.combine([tensor(np.asarray(a)) for a in arrays])
             try:
-                found = solve.combine([])(init, *args, **options)
+                solution = solve.combine([])(init, *args, **options)
             except HOST_ERRORS as error:
                 raise HostValueError(f"{name} {CLOSES_OVER}") from error
             flush()
-            leaves, own = extend.flatten(found)
+            leaves, got = extend.flatten(solution)
             values = [np.asarray(bottom(v)) for v in leaves]
-            if own != structure or [v.shape for v in values] != [s.shape for s in structs]:
+            if got != structure or [v.shape for v in values] != [s.shape for s in structs]:
                 raise StructureError(
                     f"{name} reads values, so in compiled code and under vmap it is called on the host, and "
                     "must return something of init's form: expected "
                     f"{in_words(extend.unflatten(structure, structs))}, got "
-                    f"{in_words(extend.unflatten(own, values))}"
+                    f"{in_words(extend.unflatten(got, values))}"
                 )
             return tuple([v.astype(s.dtype) for v, s in zip(values, structs, strict=True)])
 

@@ -161,20 +161,20 @@ class ImplicitRules:
         self, x: Leaves, parameters: Leaves, tangents: Sequence[MaybeValue]
     ) -> list[Value]:
         mask = tuple([t is not None for t in tangents])
-        given = [t for t in tangents if t is not None]
+        present = [t for t in tangents if t is not None]
         derivative = _derivative(self.equation, mask, _tangents)
-        found = list(bind(derivative, [*x, *parameters, *given]))
-        check_finite(self.equation, found, [*x, *given])
-        return found
+        pushed = list(bind(derivative, [*x, *parameters, *present]))
+        check_finite(self.equation, pushed, [*x, *present])
+        return pushed
 
     def pullback(
         self, x: Leaves, parameters: Leaves, cotangents: Leaves, need: Sequence[bool]
     ) -> list[MaybeValue]:
         derivative = _derivative(self.equation, tuple(need), _gradients)
-        found = list(bind(derivative, [*x, *parameters, *cotangents]))
-        check_finite(self.equation, found, [*x, *cotangents])
-        grads = iter(found)
-        return [next(grads) if n else None for n in need]
+        grads = list(bind(derivative, [*x, *parameters, *cotangents]))
+        check_finite(self.equation, grads, [*x, *cotangents])
+        wanted = iter(grads)
+        return [next(wanted) if n else None for n in need]
 
 
 @functools.lru_cache(maxsize=256)
@@ -186,8 +186,8 @@ def _derivative(
 
     def fn(*values: Array) -> tuple[Array, ...]:
         x, rest = values[:count], values[count:]
-        parameters, given = rest[: len(mask)], rest[len(mask) :]
-        return tuple(rule(equation, mask, x, parameters, given))
+        parameters, directions = rest[: len(mask)], rest[len(mask) :]
+        return tuple(rule(equation, mask, x, parameters, directions))
 
     return Primitive(f"{equation.name}_{rule.__name__.strip('_')}", fn)
 
@@ -220,10 +220,10 @@ class JacobianProduct:
             return list(self.equation.residual(x, parameters))
 
         if self.of_transpose:
-            (found,) = jax.vjp(residual, x)[1](list(vector))
+            (product,) = jax.vjp(residual, x)[1](list(vector))
         else:
-            found = jax.jvp(residual, (x,), (list(vector),))[1]
-        return list(found)
+            product = jax.jvp(residual, (x,), (list(vector),))[1]
+        return list(product)
 
     @property
     def transposed(self) -> JacobianProduct:
@@ -263,13 +263,13 @@ def _conjugate(x: Array) -> Array:
     return jnp.conj(x) if jnp.iscomplexobj(x) else x
 
 
-def check_finite(equation: Equation, found: Leaves, given: Leaves) -> None:
+def check_finite(equation: Equation, derivative: Leaves, operands: Leaves) -> None:
     """Refuse a derivative that is not finite where all that it is computed of is; numbers alone are checked.
 
     Raises:
         SingularError: it is so.
     """
-    if are_finite(found) is False and are_finite(given):
+    if are_finite(derivative) is False and are_finite(operands):
         linear = equation.kind is KINDS["linear"]
         x = "" if linear else f" (the derivative of {equation.kind.name} in x, at the solution)"
         raise SingularError(
@@ -315,8 +315,8 @@ def staged(
     leaves, around = extend.partition(args, OPERANDS)
 
     def body(*inside: PyTree) -> PyTree:
-        given = around.combine(inside[: len(leaves)])
-        return f(extend.unflatten(structure, inside[len(leaves) :]), *given)
+        args = around.combine(inside[: len(leaves)])
+        return f(extend.unflatten(structure, inside[len(leaves) :]), *args)
 
     body.__wrapped__ = f  # type: ignore[attr-defined]
 

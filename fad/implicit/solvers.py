@@ -185,7 +185,7 @@ def linear_solve(
     equation, constants = staged(who, KINDS["linear"], matvec, right, structure, (), system, "b")
     parameters = [*constants, *right]
     equation.check_depends([*right, *parameters])
-    *x, error, scale = bind(_linear(equation), list(map(stop_gradient, parameters)))
+    *x, error, scale = bind(_linear(equation), stop_gradient(parameters))
     numbers = _numbers(error, scale)
     if numbers is not None and np.any(numbers[0] > GROSS * numbers[1]):
         raise ConvergenceError(
@@ -245,8 +245,7 @@ def _iterated(
     equation.check_depends([*x, *parameters])
     taken, around = extend.partition(enter(chosen.options or {}), OPERANDS)
     iteration = _iteration(equation, hashable(solver), steps, around, len(taken))
-    operands = [stop_gradient(v) for v in (*x, *parameters, *taken)]
-    *x, good, count, error = bind(iteration, operands)
+    *x, good, count, error = bind(iteration, stop_gradient([*x, *parameters, *taken]))
     _check_converged(who, kind.name, good, count, error, steps)
     outs = equation.solution(leave(x, False), parameters)
     return leave(extend.unflatten(structure, outs, extend.skeleton(init)), tensors)

@@ -77,8 +77,8 @@ class System:
             return self.run(who, of_any, b, structure)
 
         symmetric = self.symmetric or self.positive
-        found = jax.lax.custom_linear_solve(matvec, list(b), solve, solve, symmetric=symmetric)
-        return list(found)
+        x = jax.lax.custom_linear_solve(matvec, list(b), solve, solve, symmetric=symmetric)
+        return list(x)
 
     def run(self, who: str, matvec: Map, b: Leaves, structure: PyTreeDef) -> list[Value]:
         """What `solve` gives, without derivatives."""
@@ -95,23 +95,23 @@ class System:
         return where(error <= GROSS * scale, x)
 
 
-def system_of(who: str, given: object, symmetric: bool = False, positive: bool = False) -> System:
+def system_of(who: str, solver: object, symmetric: bool = False, positive: bool = False) -> System:
     """The System for what a user gave for ``linear_solve`` or ``solver``.
 
     Raises:
         ArgumentError: it is neither a function nor a solver of lineax.
     """
     if (
-        given is not None
-        and not is_lineax(given)
-        and (isinstance(given, type) or not callable(given))
+        solver is not None
+        and not is_lineax(solver)
+        and (isinstance(solver, type) or not callable(solver))
     ):
-        hint = f": write {given.__name__}(...)" if isinstance(given, type) else ""
+        hint = f": write {solver.__name__}(...)" if isinstance(solver, type) else ""
         raise ArgumentError(
             f"{who}: a linear solver is a function (matvec, b) -> x or a solver of lineax, got "
-            f"{describe(given)}{hint}"
+            f"{describe(solver)}{hint}"
         )
-    return System(None if given is None else hashable(given), symmetric, positive)
+    return System(None if solver is None else hashable(solver), symmetric, positive)
 
 
 def hashable(x: object) -> Rest:
@@ -146,12 +146,12 @@ def by_function(who: str, solver: PyTree, matvec: PyTree, b: PyTree, system: Sys
     def solve(b: PyTree) -> PyTree:
         return solver(from_jax(matvec), b)
 
-    found = to_jax(solve)(b)
-    got, expected = extend.flatten(found), extend.flatten(b)
-    shapes = [[getattr(x, "shape", None) for x in leaves] for leaves, _ in (got, expected)]
+    x = to_jax(solve)(b)
+    got, expected = extend.flatten(x), extend.flatten(b)
+    shapes = [[getattr(leaf, "shape", None) for leaf in leaves] for leaves, _ in (got, expected)]
     if got[1] != expected[1] or shapes[0] != shapes[1]:
         raise StructureError(
-            f"{who}: linear_solve returned {in_words(found)}, expected the form of b, {in_words(b)}: return "
+            f"{who}: linear_solve returned {in_words(x)}, expected the form of b, {in_words(b)}: return "
             "x with matvec(x) = b alone (solvers such as fad.scipy.sparse.linalg.cg return a pair: take [0])"
         )
     pairs = zip(got[0], expected[0], strict=True)
@@ -188,7 +188,7 @@ def to_vector(leaves: Leaves) -> Array:
 
 def from_vector(vector: Array, like: Leaves) -> list[Value]:
     """The leaves whose elements `to_vector` has put into ``vector``."""
-    found: list[Value] = []
+    leaves: list[Value] = []
     start = 0
 
     def part(x: Value) -> Array:
@@ -198,10 +198,10 @@ def from_vector(vector: Array, like: Leaves) -> list[Value]:
 
     for x in like:
         if jnp.iscomplexobj(x):
-            found.append(jax.lax.complex(part(x), part(x)).astype(x.dtype))
+            leaves.append(jax.lax.complex(part(x), part(x)).astype(x.dtype))
         else:
-            found.append(part(x).astype(x.dtype))
-    return found
+            leaves.append(part(x).astype(x.dtype))
+    return leaves
 
 
 def largest(xs: Leaves) -> Array:

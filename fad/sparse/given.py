@@ -98,7 +98,7 @@ def entries_given(
     what, rows, cols = f"{who}: the pattern", offsets(outputs), offsets(arguments)
     height, width = rows[-1], cols[-1]
     if _is_matrix(pattern) and tuple(pattern.shape) == (height, width):
-        found = [pairs_of(what, pattern, (height,), (width,), StructureError)]
+        pairs = [pairs_of(what, pattern, (height,), (width,), StructureError)]
     else:
         end = lambda x: x is None or isinstance(x, Tensor) or _is_matrix(x)  # noqa: E731
         blocks, structure = jax.tree_util.tree_flatten(pattern, is_leaf=end)
@@ -111,11 +111,11 @@ def entries_given(
                 f"shape {(height, width)} for all outputs and arguments. Write what "
                 "fad.sparsity(f)(*args) returns."
             )
-        found = []
+        pairs = []
         places = [(i, j) for i in range(len(outputs)) for j in range(len(arguments))]
         for (i, j), x in zip(places, blocks, strict=True):
             (name, out), (of, shape) = outputs[i], arguments[j]
             r, c = pairs_of(f"{what} of {name} by {of}", x, out, shape, StructureError)
-            found.append((r + rows[i], c + cols[j]))
-    flat = np.unique(np.concatenate([r * width + c for r, c in found]).astype(np.int64))
+            pairs.append((r + rows[i], c + cols[j]))
+    flat = np.unique(np.concatenate([r * width + c for r, c in pairs]).astype(np.int64))
     return flat // max(width, 1), flat % max(width, 1)

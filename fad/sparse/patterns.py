@@ -81,12 +81,12 @@ class _Entries(Dataflow[Value]):
     def constant(self, value: object) -> Value:
         return None, _constant(value)
 
-    def results(self, program: JaxProgram | JaxBody, given: Sequence[Value]) -> list[Value]:
+    def results(self, program: JaxProgram | JaxBody, inputs: Sequence[Value]) -> list[Value]:
         jaxpr: PyTree = getattr(program, "jaxpr", program)
         if any([_is_ref(v.aval) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
-            coupled = couples(jaxpr, [entries for entries, _ in given], (), self.width)
+            coupled = couples(jaxpr, [entries for entries, _ in inputs], (), self.width)
             return [(entries, None) for entries in coupled]
-        return super().results(program, given)
+        return super().results(program, inputs)
 
     def union(self, several: Sequence[Value]) -> Value:
         return unite([entries for entries, _ in several]), None

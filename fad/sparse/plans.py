@@ -222,8 +222,8 @@ class Derivative:
             self.pattern.check_fits(call.outputs, call.arguments, self.hessian, self.who)
             return self.pattern
         expected = call.assemble([0] * (len(call.outputs) * len(call.arguments)))
-        found = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
-        return self._pattern(call, *found)
+        rows, cols = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
+        return self._pattern(call, rows, cols)
 
     def _pattern(self, call: _Differentiated, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:
         if self.hessian:  # symmetric, as the matrix is
@@ -263,11 +263,11 @@ class Derivative:
                 jnp.asarray(part.reshape(size, *shape), dtype)
                 for part, (_, shape), dtype in zip(parts, leaves, dtypes, strict=True)
             ]
-            found = self._over(products, seeds, size)
+            stacked = self._over(products, seeds, size)
             if turns:
                 turned = [1j * s if s.dtype.kind == "c" else jnp.zeros_like(s) for s in seeds]
-                found = [*found, *self._over(products, turned, size)]
-            return bind(read, tuple(found))
+                stacked = [*stacked, *self._over(products, turned, size)]
+            return bind(read, tuple(stacked))
 
         return values
 
@@ -313,8 +313,8 @@ def _reader(plan: Prepared, turns: bool) -> Primitive:
         places = coloring.rows[part].astype(np.int32)
         of_block.append((coloring.products[part].astype(np.int32), places, out, of))
 
-    def read(*found: Any) -> tuple[Value, ...]:
-        rows = [p.reshape(coloring.count, -1) for p in found]
+    def read(*stacked: Any) -> tuple[Value, ...]:
+        rows = [p.reshape(coloring.count, -1) for p in stacked]
         half = len(rows) // 2 if turns else len(rows)
         flat = jnp.concatenate(rows[:half], 1) if half > 1 else rows[0]
         turned = jnp.concatenate(rows[half:], 1) if turns else flat
@@ -344,9 +344,9 @@ def _each_time(values: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return run
 
 
-def _is_as_before(known: tuple[Tensor, int | None]) -> bool:
+def _is_as_before(read: tuple[Tensor, int | None]) -> bool:
     """Whether a plan holds for a Tensor that f closes over; its version is None if the pattern was given."""
-    x, version = known
+    x, version = read
     return _is_fixed(x) and version in (None, x.version)
 
 

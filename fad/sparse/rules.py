@@ -40,17 +40,19 @@ class Constant:
 
 
 Sets = Sequence[Entries | None]
-Known = Sequence[Constant | None]
-Rule = Callable[[JaxEquation, Sets, Known, int], list[Entries | None]]
+Constants = Sequence[Constant | None]
+Rule = Callable[[JaxEquation, Sets, Constants, int], list[Entries | None]]
 
 
-def couples(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def couples(eqn: JaxEquation, sets: Sets, constants: Constants, width: int) -> list[Entries | None]:
     """All results depend on all of the operands."""
     union = unite(sets)
     return [couple(union, v.aval.size, width) for v in eqn.outvars]
 
 
-def elementwise(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def elementwise(
+    eqn: JaxEquation, sets: Sets, constants: Constants, width: int
+) -> list[Entries | None]:
     """An element depends on those at its place; operands are broadcast."""
     return [
         unite([_spread(s, v.aval, o.aval, width) for s, v in zip(sets, eqn.invars, strict=True)])
@@ -64,12 +66,12 @@ def _spread(entries: Entries | None, aval: Aval, out: Aval, width: int) -> Entri
     return take(entries, np.broadcast_to(_numbers(aval), out.shape), width)
 
 
-def choice(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def choice(eqn: JaxEquation, sets: Sets, constants: Constants, width: int) -> list[Entries | None]:
     """``select_n``: where the predicate is known, the element that it chooses."""
     out = eqn.outvars[0].aval
-    if known[0] is None:
-        return elementwise(eqn, [None, *sets[1:]], known, width)
-    chosen = np.broadcast_to(known[0].value().astype(np.int64), out.shape).ravel()
+    if constants[0] is None:
+        return elementwise(eqn, [None, *sets[1:]], constants, width)
+    chosen = np.broadcast_to(constants[0].value().astype(np.int64), out.shape).ravel()
     place = np.arange(out.size)
     return [
         unite([take(s, np.where(chosen == k, place, -1), width) for k, s in enumerate(sets[1:])])
@@ -82,11 +84,13 @@ def movement(data: int | None) -> Rule:
     Where they go is seen by the operation itself, done on the numbers of the elements.
     """
 
-    def rule(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    def rule(
+        eqn: JaxEquation, sets: Sets, constants: Constants, width: int
+    ) -> list[Entries | None]:
         count = len(sets) if data is None else data
-        if any([k is None for k in known[count:]]):
-            return couples(eqn, sets[:count], known, width)
-        positions = [k.value() for k in known[count:] if k is not None]
+        if any([k is None for k in constants[count:]]):
+            return couples(eqn, sets[:count], constants, width)
+        positions = [k.value() for k in constants[count:] if k is not None]
         results: list[list[Entries | None]] = [[] for _ in eqn.outvars]
         for k, entries in enumerate(sets[:count]):
             if entries is None:
@@ -141,17 +145,21 @@ BY_NUMPY: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def reshape(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def reshape(eqn: JaxEquation, sets: Sets, constants: Constants, width: int) -> list[Entries | None]:
     """The elements keep their order."""
-    return couples(eqn, sets, known, width) if parameters(eqn)[0] else [sets[0]]
+    return couples(eqn, sets, constants, width) if parameters(eqn)[0] else [sets[0]]
 
 
-def unchanged(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def unchanged(
+    eqn: JaxEquation, sets: Sets, constants: Constants, width: int
+) -> list[Entries | None]:
     """Each result is one of the operands, in order."""
     return list(sets)
 
 
-def reduction(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def reduction(
+    eqn: JaxEquation, sets: Sets, constants: Constants, width: int
+) -> list[Entries | None]:
     """An element depends on those along the axes that are reduced."""
     (axes,) = parameters(eqn)
     return [send(sets[0], _reduced(eqn.invars[0].aval.shape, axes), width)]
@@ -163,24 +171,26 @@ def _reduced(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     return np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), shape)
 
 
-def along_axis(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def along_axis(
+    eqn: JaxEquation, sets: Sets, constants: Constants, width: int
+) -> list[Entries | None]:
     """An element depends on all along one axis."""
     shape = eqn.invars[0].aval.shape
     lines = _reduced(shape, parameters(eqn))
     return [take(send(sets[0], lines, width), lines, width)]
 
 
-def product(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+def product(eqn: JaxEquation, sets: Sets, constants: Constants, width: int) -> list[Entries | None]:
     """``dot_general``: elements of a row with those of a column; a known factor says which of them are 0."""
     ((contracted, batch),) = parameters(eqn)
     out = eqn.outvars[0].aval.shape
-    found = []
+    parts = []
     for k, entries in enumerate(sets):
         if entries is None:
             continue
         shape, other = eqn.invars[k].aval.shape, eqn.invars[1 - k].aval.shape
         mine = [i for i in range(len(shape)) if i not in (*contracted[k], *batch[k])]
-        factor = known[1 - k]
+        factor = constants[1 - k]
         if factor is not None and not batch[0]:
             values = factor.value()
             rest_of = [i for i in range(len(other)) if i not in contracted[1 - k]]
@@ -194,7 +204,7 @@ def product(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entr
                 (-1, matrix.shape[1]) if k == 0 else (matrix.shape[1], -1)
             )
             outs = outs if k == 0 else outs.T
-            found.append(send(take(entries, numbers[:, mids], width), outs[:, ends].ravel(), width))
+            parts.append(send(take(entries, numbers[:, mids], width), outs[:, ends].ravel(), width))
             continue
         rest = len(other) - len(contracted[k]) - len(batch[k])
         reduced = _reduced(shape, contracted[k])
@@ -207,20 +217,22 @@ def product(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entr
         n = len(batch[k])
         head, tail = numbers.shape[:n], numbers.shape[n:]
         new = (*head, *tail, *[1] * rest) if k == 0 else (*head, *[1] * rest, *tail)
-        found.append(take(rows, np.broadcast_to(numbers.reshape(new), out), width))
-    return [unite(found)]
+        parts.append(take(rows, np.broadcast_to(numbers.reshape(new), out), width))
+    return [unite(parts)]
 
 
 def scatter(replaces: bool) -> Rule:
     """Updates are written to, or combined with, elements of the operand at positions."""
 
-    def rule(eqn: JaxEquation, sets: Sets, known: Known, width: int) -> list[Entries | None]:
+    def rule(
+        eqn: JaxEquation, sets: Sets, constants: Constants, width: int
+    ) -> list[Entries | None]:
         operand, _, updates = (v.aval for v in eqn.invars)
-        if known[1] is None:
+        if constants[1] is None:
             return [unite([sets[0], couple(sets[2], operand.size, width)])]
         p, mode = parameters(eqn)
         with jax.ensure_compile_time_eval():
-            indices = jax.numpy.asarray(known[1].value())
+            indices = jax.numpy.asarray(constants[1].value())
             target = scattered_to(operand.shape, updates.shape, indices, p, mode, -1)
         to = np.asarray(target)
         assert to.shape == updates.shape, "an element of the updates has one position"

@@ -132,13 +132,13 @@ class SparsePattern:
                 f"{who}: the pattern is that of a {kinds[self._hessian]}, expected that of a "
                 f"{kinds[hessian]}. {again}"
             )
-        for what, own, given in (
+        for what, expected, got in (
             ("outputs", self._outputs, outputs),
             ("arguments", self._arguments, arguments),
         ):
-            if own != list(given):
+            if expected != list(got):
                 raise StructureError(
-                    f"{who}: the pattern is for {what} {_in_words(own)}, got {_in_words(given)}. {again}"
+                    f"{who}: the pattern is for {what} {_in_words(expected)}, got {_in_words(got)}. {again}"
                 )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -188,10 +188,10 @@ class SparsePattern:
         """
         contents = io.BytesIO(Path(path).read_bytes())
         try:
-            with np.load(contents, allow_pickle=False) as found:
-                about = json.loads(str(found["about"]))
+            with np.load(contents, allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
                 names = ("rows", "cols", "colors", "places", "products")
-                rows, cols, colors, places, products = (found[name] for name in names)
+                rows, cols, colors, places, products = (file[name] for name in names)
             if about["version"] != _VERSION:
                 raise ValueError("another version")
             outputs, arguments = (

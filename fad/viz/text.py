@@ -63,11 +63,11 @@ def in_bytes(count: int) -> str:
 
 def shown(drawn: Drawn, top: Group) -> list[tuple[Part, ...]]:
     """Of each node the open groups around it, outermost first, then itself or the closed group it is in."""
-    found: list[tuple[Part, ...]] = [()] * len(drawn.nodes)
+    shown_as: list[tuple[Part, ...]] = [()] * len(drawn.nodes)
     for k, path in paths(top).items():
         closed = next((depth for depth, group in enumerate(path, 1) if not group.open), None)
-        found[k] = (*path, k) if closed is None else path[:closed]
-    return found
+        shown_as[k] = (*path, k) if closed is None else path[:closed]
+    return shown_as
 
 
 # The terminal
@@ -127,17 +127,17 @@ def _add_lines(
 
 def _heights(targets: dict[Part, list[Part]]) -> dict[Part, int]:
     """The length of the longest path from each part."""
-    found: dict[Part, int] = {}
+    depths: dict[Part, int] = {}
     todo = list(targets)
     while todo:
         part = todo[-1]
-        unknown = [b for b in targets[part] if b not in found]
-        if part in found or not unknown:
-            found.setdefault(part, 1 + max([found[b] for b in targets[part]], default=0))
+        unknown = [b for b in targets[part] if b not in depths]
+        if part in depths or not unknown:
+            depths.setdefault(part, 1 + max([depths[b] for b in targets[part]], default=0))
             todo.pop()
         else:
             todo += unknown
-    return found
+    return depths
 
 
 def _one_line(part: Part, drawn: Drawn, places: dict[int, int]) -> str:
