@@ -117,6 +117,7 @@ WITHIN: dict[str, float] = {
     "numpy.linalg.det, of 4 rows": 3.7,  # of a polynomial, where JAX calls LAPACK
     "scipy.linalg.det": 400.0,
     "scipy.special.i1": 1.7,
+    **dict.fromkeys(["scipy.special.kl_div", "scipy.special.rel_entr"], 1.55),
 }
 
 NAMES = [*dict.fromkeys([*sorted(names()), *FORMS])]
