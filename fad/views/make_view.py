@@ -361,11 +361,13 @@ def leave_peers(t: Tensor) -> None:
     """Let ``t`` share its storage with nothing, if all that it shared it with is gone."""
     t = inside(t) if bodies.traced else t
     meta, link = t.meta, link_of(t)
-    if meta is None or link is None or link.base is not None or link.chain or link.detached:
+    if meta is None or link is None or link.base is not None or link.chain:
         return
     storage = meta.storage
     with storage.lock:
         link.sync(t)
+        if link.detached and type(t._value) is not array_type:  # a transform of JAX may be around
+            return
         if not any([p() is not None and p() is not t for p in storage.peers]):
             meta.link = storage.data = None
             storage.peers = []

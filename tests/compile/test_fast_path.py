@@ -35,6 +35,45 @@ def test_what_is_overwritten_is_donated():
     assert {t._value.unsafe_buffer_pointer() for t in (w, m)} == places
 
 
+def test_state_that_is_sharded_over_devices_is_donated_and_a_reference_kept():
+    """The tests run with eight devices, see conftest."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("data",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    w = fad.tensor(np.ones((8, 2), np.float32)).to(rows).detach().requires_grad_()
+    m, x = fad.zeros((8, 2)).to(rows), fad.tensor(np.ones((8, 2), np.float32)).to(rows)
+
+    @fad.jit
+    def step(x):
+        (w * x).sum().backward()
+        with fad.no_grad():
+            m.mul_(0.5).add_(w.grad)
+            w.sub_(m)
+        w.grad = None
+
+    def places() -> list[int]:
+        arrays = [t._value.addressable_data(k) for t in (w, m) for k in range(4)]
+        return [a.unsafe_buffer_pointer() for a in arrays]
+
+    for _ in range(3):
+        step(x)
+    before = places()
+    step(x)
+    assert places() == before and len(step._quick) == 1
+    assert w._value.sharding.is_equivalent_to(rows, 2)
+    held = w.array
+    parts = [s.data for s in m.array.addressable_shards]
+    step(x)
+    expected, speed, numbers = 1.0, 0.0, []
+    for _ in range(5):
+        speed = 0.5 * speed + 1.0
+        expected -= speed
+        numbers.append((expected, speed))
+    assert not held.is_deleted() and not any([p.is_deleted() for p in parts])
+    assert np.unique(held).tolist() == [numbers[3][0]]
+    assert {float(v) for p in parts for v in np.ravel(p)} == {numbers[3][1]}
+    assert np.unique(w.array).tolist() == [numbers[4][0]] and np.unique(m.array) == numbers[4][1]
+
+
 @pytest.mark.parametrize(
     "hold",
     {
