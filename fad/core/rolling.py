@@ -695,7 +695,9 @@ class _Repeat:
         computed: list[dict[Result, Array]] = []
 
         def many(column: Stack) -> Array:
-            source = plan.read.get(column, column) if type(column) is tuple else column
+            source: Stack | tuple[int, Result] = column
+            if not isinstance(column, (Elements, Rows)):
+                source = plan.read.get(column, column)
             if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], Result):
                 return computed[source[0]][source[1]]
             return stacks[source]
