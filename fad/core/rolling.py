@@ -18,9 +18,9 @@ What an operand of the stretch is over the repeats says what becomes of it:
 * a result of d repeats before, always the same: carried, in d places, which begin with what stood there;
 * another value in each repeat, all from before: stacked. Literals are stacked when traced; results of an
   earlier loop are stacked by that loop, and read forwards or backwards, as in a backward pass;
-  slices at places in equal steps are elements of the array;
-* what the loop has read as another operand d repeats before, the last state but one: carried for d repeats,
-  so that one array is stored of both.
+  all rows of an array are an operand of the scan, of some each is read at its place, without a copy;
+* a result of an earlier loop, and the one d repeats before: elements of one array. Where that array does not
+  reach to both ends, what the loop has read is carried for d repeats.
 
 What does not fit at the ends stays outside of the loop. Of what a later loop reads of an earlier one, as
 little is stored as the rest can be computed from again, with cheap operations: a minimal cut of the body
