@@ -505,7 +505,7 @@ class Elements(NamedTuple):
     length: int
 
 
-class Rows(NamedTuple):
+class ArrayRows(NamedTuple):
     """All rows of an array, in their order or (-1) backwards."""
 
     array: int
@@ -516,7 +516,7 @@ class Rows(NamedTuple):
 Values = tuple[int, ...]
 Origin = Result | int | Values
 # What a loop reads in its repeats, one after the other.
-Stack = Elements | Rows | Values
+Stack = Elements | ArrayRows | Values
 _Capacity = dict[Hashable, dict[Hashable, float]]  # of the edges of a graph
 
 
@@ -541,7 +541,7 @@ class LoopReads:
             self.loop_of[loop.start : loop.end] = k
         self.origins: list[list[Origin]] = []
         self.carries: list[list[Carry]] = []
-        self.rows: list[dict[int, Rows]] = []
+        self.rows: list[dict[int, ArrayRows]] = []
         for loop in self.loops:
             operands = operands_of(program, loop)
             assert operands is not None
@@ -582,7 +582,7 @@ class LoopReads:
                 return carry
         return None
 
-    def _rows(self, loop: PythonLoop, origins: Sequence[Origin]) -> dict[int, Rows]:
+    def _rows(self, loop: PythonLoop, origins: Sequence[Origin]) -> dict[int, ArrayRows]:
         rows = {}
         program = self.program
         begin = program.at[loop.start]
@@ -597,7 +597,7 @@ class LoopReads:
                 step = int(np.sign(places[-1] - places[0]))
                 _, spans, _ = slice_parts(eqn)
                 if tuple(spans) == (1, *shape[1:]) and places[::step] == list(range(shape[0])):
-                    rows[at] = Rows(array, step)
+                    rows[at] = ArrayRows(array, step)
         return rows
 
     def elements(self, values: Sequence[int]) -> tuple[Elements, NumpyArray] | None:

@@ -18,9 +18,9 @@ What an operand of the stretch is over the repeats says what becomes of it:
 * a result of d repeats before, always the same: carried, in d places, which begin with what stood there;
 * another value in each repeat, all from before: stacked. Literals are stacked when traced; results of an
   earlier loop are stacked by that loop, and read forwards or backwards, as in a backward pass;
-  slices at places in equal steps are elements of the array;
-* what the loop has read as another operand d repeats before, the last state but one: carried for d repeats,
-  so that one array is stored of both.
+  all rows of an array are an operand of the scan, of some each is read at its place, without a copy;
+* a result of an earlier loop, and the one d repeats before: elements of one array. Where that array does not
+  reach to both ends, what the loop has read is carried for d repeats.
 
 What does not fit at the ends stays outside of the loop. Of what a later loop reads of an earlier one, as
 little is stored as the rest can be computed from again, with cheap operations: a minimal cut of the body
@@ -59,11 +59,11 @@ from fad.core.jaxprs import inner_jaxprs, jaxpr_key, trace, with_programs
 from fad.core.repeats import (
     DEPTH,
     PLACE,
+    ArrayRows,
     Elements,
     LoopReads,
     Numbered,
     Result,
-    Rows,
     Stack,
     Values,
     find_loops,
@@ -210,7 +210,7 @@ class _Again(NamedTuple):
     step: int
     equations: list[int]
     stored: dict[Result, Elements]
-    rows: dict[int, Rows]  # by their equation
+    rows: dict[int, ArrayRows]  # by their equation
     columns: dict[Values, Values]
 
 
@@ -408,7 +408,7 @@ class _LoopWriter:
         columns = {
             read.values(s) if isinstance(s, Elements) else s: s
             for s in plan.stacks
-            if not isinstance(s, Rows)
+            if not isinstance(s, ArrayRows)
         }
         before: dict[Stack, Values] = {}
         for column, (lead, repeats) in read.delayed(columns).items():
@@ -425,7 +425,7 @@ class _LoopWriter:
         for stack in plan.stacks:
             if isinstance(stack, Elements):
                 self._want([stack])
-            elif not isinstance(stack, Rows):
+            elif not isinstance(stack, ArrayRows):
                 self._want(self._pieces(stack))
 
     def _ask_last(self, k: int, plan: _Plan) -> None:
@@ -525,7 +525,7 @@ class _LoopWriter:
             low, high = sorted((int(places[0]), int(places[-1])))
             x = x if high - low + 1 == len(x) else x[low : high + 1]
             return x if places[0] == low else jnp.flip(x, 0)
-        if isinstance(stack, Rows):
+        if isinstance(stack, ArrayRows):
             x = self._array(stack.array)
             return x if stack.step == direction else jnp.flip(x, 0)
         sources = [self.program.sources.get(v) for v in stack]
@@ -555,7 +555,7 @@ class _LoopWriter:
             if isinstance(stack, Elements):
                 size = self.program.size(self.read.value(stack.loop, stack.value))
                 votes += self._directions[stack.loop] * stack.step * size
-            elif isinstance(stack, Rows):
+            elif isinstance(stack, ArrayRows):
                 rows = self.program.avals[stack.array].shape[0]
                 votes += stack.step * self.program.size(stack.array) // rows
         return 1 if votes >= 0 else -1
@@ -627,7 +627,7 @@ class _LoopWriter:
             return avals[self.read.value(k, value)]
         if isinstance(value, Elements):
             return avals[self.read.value(value.loop, value.value)]
-        if isinstance(value, Rows):
+        if isinstance(value, ArrayRows):
             aval = avals[value.array]
             return shaped_array(aval.shape[1:], aval.dtype, weak_type=_is_weak(aval))
         return avals[value[0]]
@@ -695,7 +695,9 @@ class _Repeat:
         computed: list[dict[Result, Array]] = []
 
         def many(column: Stack) -> Array:
-            source = plan.read.get(column, column) if type(column) is tuple else column
+            source: Stack | tuple[int, Result] = column
+            if not isinstance(column, (Elements, ArrayRows)):
+                source = plan.read.get(column, column)
             if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], Result):
                 return computed[source[0]][source[1]]
             return stacks[source]

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.core.repeats import Elements, LoopReads, Numbered, Result, Rows, find_loops
+from fad.core.repeats import ArrayRows, Elements, LoopReads, Numbered, Result, find_loops
 
 
 def reads(f: Any, *args: Any) -> LoopReads:
@@ -61,5 +61,5 @@ def test_rows_of_an_array() -> None:
     xs = jnp.ones((50, 3))
     found = reads(lambda xs: f(xs, 50), xs)
     ((_, rows),) = found.rows[0].items()
-    assert rows == Rows(rows.array, -1) and found.loops[0].count == 50
+    assert rows == ArrayRows(rows.array, -1) and found.loops[0].count == 50
     assert not reads(lambda xs: f(xs, 49), xs).rows[0]
