@@ -147,7 +147,9 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
     replay = config.getoption("--replay")
     if replay == "off":
-        ThreadState.replaying = MODES["replaying"] = False  # a thread begins so, and so after an error
+        ThreadState.replaying = MODES["replaying"] = (
+            False  # a thread begins so, and so after an error
+        )
     elif replay == "wait":
         fad.autograd.compiled(wait=True)
 
