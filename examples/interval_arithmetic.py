@@ -145,9 +145,9 @@ def quotient(at: Any, eqn: Any, operands: list[Ends]) -> Ends:
 
 
 def even(at: Any, low: Any, high: Any) -> Ends:
-    """Of a function that is even, and increases from 0 on."""
+    """Of a function that is even, and increases from 0 on, or decreases."""
     least = jnp.where((low <= 0) & (high >= 0), 0.0, jnp.minimum(jnp.abs(low), jnp.abs(high)))
-    return outward(at(least), at(jnp.maximum(jnp.abs(low), jnp.abs(high))))
+    return hull([at(least), at(jnp.maximum(jnp.abs(low), jnp.abs(high)))])
 
 
 def power(at: Any, eqn: Any, operands: list[Ends]) -> Ends:
@@ -224,7 +224,9 @@ RULES: dict[str, Callable[..., Ends]] = {
     **dict.fromkeys(("sub", "neg", "not"), swapped),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), compared),
     **dict.fromkeys(("reduce_sum", "cumsum"), total),
-    **dict.fromkeys(("abs", "cosh", "square"), lambda at, eqn, operands: even(at, *operands[0])),
+    **dict.fromkeys(
+        ("abs", "cosh", "square", "one_minus_square"), lambda at, _, x: even(at, *x[0])
+    ),
     "mul": corners,
     "div": quotient,
     "integer_pow": power,
