@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -58,6 +58,8 @@ Mask: TypeAlias = tuple[bool, ...]
 Dims: TypeAlias = tuple[int | None, ...]
 # The dimension of the lanes of a vmap in what an operation gives: in its output, or in each of several.
 OutputDims: TypeAlias = int | Dims | None
+# What a level does with the operations that another one consists of.
+Use: TypeAlias = Literal["value", "derivative", "transpose"]
 # The keyword arguments of an operation that are no arrays.
 Params: TypeAlias = dict[str, object]
 
@@ -114,9 +116,11 @@ class Operation:
         """For one that ``expands``: bind the operations that it consists of."""
         raise self._without("expand", "run by the operations that it consists of")
 
-    def body(self, transposed: bool = False) -> Callable[[Sequence[Operand]], Outputs] | None:
-        """A function that binds what it computes at the level of its arguments, if a level may differentiate
-        that in place of it; else None. ``transposed``: the level will transpose it.
+    def body(self, use: Use = "derivative") -> Callable[[Sequence[Operand]], Outputs] | None:
+        """A function that binds what it computes at the level of its arguments, for a level to look at this;
+        None where that may not be.
+
+        ``use``: the level takes the value alone, or differentiates what it sees, or will transpose it.
         """
         return None
 

@@ -27,7 +27,7 @@ from fad.core.level import (
 )
 from fad.core.observation import observable
 from fad.core.tensor import Tensor, bottom, new_tensor, version_of
-from fad.core.types import Dims, Mask, MaybeValue, Operand, Operation, Runner, Value
+from fad.core.types import Dims, Mask, MaybeValue, Operand, Operation, Runner, Use, Value
 from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
@@ -300,11 +300,14 @@ class FunctionOp(Operation):
         needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
         return FunctionOp(self.rules, needs, self.given, self.known, self.ran)
 
-    def body(self, transposed: bool = False) -> Callable[[Values], tuple[Value, ...]] | None:
+    def body(self, use: Use = "derivative") -> Callable[[Values], tuple[Value, ...]] | None:
         rules = self.rules
-        return (
-            self._run_body if (rules.are_of_the_body if transposed else rules.is_direct) else None
-        )
+        fits = {
+            "value": True,
+            "derivative": rules.is_direct,
+            "transpose": rules.are_of_the_body,
+        }
+        return self._run_body if fits[use] else None
 
     def _run_body(self, args: Values) -> tuple[Value, ...]:
         rules, given, ran = self.rules, self.given, self.ran

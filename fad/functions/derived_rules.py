@@ -265,7 +265,7 @@ class TransposingLevel(DerivingGradLevel):
         if op.primitive is not None:
             op = with_linear_calls(op.primitive, linear, args, linear_call)
         else:
-            body = op.body(transposed=True)
+            body = op.body("transpose")
             if body is not None:
                 return map_tensors(self.lift, body(args))
             op, solved = op.linear_in(linear), op.solved

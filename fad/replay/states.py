@@ -54,7 +54,7 @@ _outcomes: weakref.WeakKeyDictionary[Operation, Table] = weakref.WeakKeyDictiona
 forget_outcomes = _outcomes.clear
 
 
-def made_of(level: Level, parts: Iterator[Any], layout: Any) -> Any:
+def made_of(level: Level, parts: Iterator[Operand], layout: Hashable) -> Any:
     """A value with this layout at a level: a Tensor of the level from its next parts, or the next one."""
     return next(parts) if layout is FOREIGN else level.unflatten(layout, parts)
 

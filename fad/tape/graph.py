@@ -539,7 +539,9 @@ class AccumulateGrad(Node):
     True
     """
 
-    __slots__ = ("variable",)
+    __slots__ = ("_leaf",)
+
+    _leaf: Tensor
 
     edges: Sequence[tuple[Node, int] | None] = ()
     sequence_nr: int = 2**64 - 1
@@ -556,11 +558,12 @@ class AccumulateGrad(Node):
         self.thread_id = running.id
         self.has_parent = False
         self.extra = None
-        self.variable = variable
+        self._leaf = variable
 
     @property
-    def _leaf(self) -> Tensor:  # type: ignore[override]
-        return self.variable
+    def variable(self) -> Tensor:
+        """The leaf."""
+        return self._leaf
 
     def apply(self, *gradients: MaybeValue) -> tuple[()]:
         if len(gradients) != 1:

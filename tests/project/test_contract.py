@@ -14,7 +14,7 @@ from fad.core.level import Level
 from fad.core.types import Operation
 
 METHODS_OF_A_LEVEL = 12
-PLACES_THAT_ASK = 4  # for the class of an operation or a node, in the library and replay
+PLACES_THAT_ASK = 3  # for the class of an operation or a node, in the library and replay
 ANY_IN_THE_CORE = 5  # in the modules of operations, levels and Primitives
 
 

@@ -31,7 +31,8 @@ ELSEWHERE = {
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """
-    errors/test_exceptions extend/test_own_transform replay/test_threads replay/test_untracked
+    errors/test_exceptions extend/test_interval_arithmetic
+    extend/test_own_transform replay/test_threads replay/test_untracked
     replay/test_untracked_in_random_programs tape/test_threads views/test_programs views/test_views_vs_torch
 """.split()
 NOT_OF_A_ROOM = ("laws", "project", "helpers", "fuzzing", "stubs")
