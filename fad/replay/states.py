@@ -336,7 +336,11 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
 
 
 def referenced(values: Sequence[object]) -> tuple[int, ...]:
-    """The places of the values that something refers to, besides this list."""
+    """The places of the values that something refers to, besides this list.
+
+    Counts say it, and not weak references: a trace keeps its outputs, since a view that nothing refers to may
+    be saved by a node, which has to see a write to what it is a view of.
+    """
     return tuple([k for k, count in enumerate(_references(values)) if count > _ALONE])
 
 
