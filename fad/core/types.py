@@ -86,8 +86,9 @@ class Operation:
     ...         return 2.0 * values[0]
     ...     def jvp(self, primals, tangents):
     ...         return [fad.extend.bind(self, [x]) for x in (primals[0], tangents[0])]
-    >>> fad.jvp(lambda x: fad.extend.bind(Twice(), [x]), (3.0,), (1.0,))
-    (Array(6., dtype=float32), Array(2., dtype=float32))
+    >>> y, slope = fad.jvp(lambda x: fad.extend.bind(Twice(), [x]), (3.0,), (1.0,))
+    >>> float(y), float(slope)
+    (6.0, 2.0)
     """
 
     __slots__ = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from fad.arrays.special_cases import VIEWS
 from fad.core import observation
@@ -14,7 +14,7 @@ from fad.core.tensor import Tensor, has_value
 from fad.core.types import Aval
 from fad.functions.calls import FunctionNode
 from fad.tape.anomaly import mode, observed_nodes
-from fad.tape.graph import AccumulateGrad, InputMetadata, Node, running
+from fad.tape.graph import InputMetadata, Node, running
 from fad.tape.recorder import PrimitiveNode
 from fad.views.chains import makes_views
 
@@ -145,13 +145,15 @@ def node_info(node: Node) -> NodeInfo:
     """
     outputs: Sequence[Aval | InputMetadata]
     freed = False
-    if isinstance(node, PrimitiveNode):
-        kind = _kind_of_operation(node)
-        outputs, freed = node.plan.out_avals or (), node.values is None
-    elif isinstance(node, FunctionNode):
-        kind, outputs, freed = "function", node.avals, node.saved is None
+    kind = node._kind
+    if kind == "operation":
+        recorded = cast(PrimitiveNode, node)
+        kind = _kind_of_operation(recorded)
+        outputs, freed = recorded.plan.out_avals or (), recorded.values is None
+    elif kind == "function":
+        call = cast(FunctionNode, node)
+        outputs, freed = call.avals, call.saved is None
     else:  # `metadata_of_inputs` also looks for where they are, which takes time
-        kind = "leaf" if isinstance(node, AccumulateGrad) else "custom"
         outputs = node.metadata_of_inputs()
     return NodeInfo(kind, tuple(outputs), freed, _hooks(node))
 
@@ -172,7 +174,7 @@ def _hooks(node: Node) -> tuple[str, ...]:
         hooks += ["tensor hook"] * sum([len(of_one) for of_one in extra.tensor_hooks.values()])
         hooks += ["retains grad"] * len(extra.retains)
         hooks += ["hook"] * len(extra.post_hooks)
-    if isinstance(node, AccumulateGrad) and node.variable.meta is not None:
-        hooks += ["tensor hook"] * len(node.variable.meta.hooks or ())
-        hooks += ["post-accumulate hook"] * len(node.variable.meta.post_hooks or ())
+    if node._leaf is not None and node._leaf.meta is not None:
+        hooks += ["tensor hook"] * len(node._leaf.meta.hooks or ())
+        hooks += ["post-accumulate hook"] * len(node._leaf.meta.post_hooks or ())
     return tuple(hooks)

@@ -63,6 +63,7 @@ class FunctionNode(SavingNode):
     """
 
     _forward_cls: ClassVar[FunctionClass | None] = None
+    _kind = "function"
 
     __slots__ = ("avals", "lock", "mask", "outputs", "rules", "saved", "slots")
 

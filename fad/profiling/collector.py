@@ -111,7 +111,7 @@ class Collector:
         level, op = args[0], args[1]
         kind = "program" if op.expands else "operation"
         with self.begin(op.name, kind, level_name(level)) as event:
-            event.operations = getattr(op, "work", 0)
+            event.operations = op.work if op.expands else 0
             out = call()
             self._note_outputs(event, out)
             return out

@@ -293,8 +293,10 @@ def _check_scalar(out: PyTree, who: str) -> None:
         hasattr(out, "dtype") and jnp.issubdtype(out.dtype, np.floating)
     )
     if not is_real or getattr(out, "shape", ()) != ():
+        shape = getattr(out, "shape", ())
+        what = f"an output of shape {shape}" if shape != () else describe(out)
         raise GradientError(
-            f"{who}: the function must return a real scalar, got {describe(out)}. Reduce it to one number "
+            f"{who}: the function must return a real scalar, got {what}. Reduce it to one number "
             "(.sum(), .mean())"
         )
 

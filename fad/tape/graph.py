@@ -294,6 +294,7 @@ class Node:
     _leaf: Tensor | None = None
     _is_recorded = False
     _is_derived = False
+    _kind = "custom"  # as `fad.extend.node_info` has it
 
     is_traceable = False
     passes_state_transparently = False
@@ -541,6 +542,7 @@ class AccumulateGrad(Node):
 
     __slots__ = ("_leaf",)
 
+    _kind = "leaf"
     _leaf: Tensor
 
     edges: Sequence[tuple[Node, int] | None] = ()

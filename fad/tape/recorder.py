@@ -53,6 +53,7 @@ class PrimitiveNode(SavingNode):
     __slots__ = ("plan",)
 
     _is_derived = True
+    _kind = "operation"
     is_traceable = True
 
     def __init__(

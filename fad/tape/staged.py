@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi, trees
-from fad.core.avals import SCALARS, aval_of, struct_of
+from fad.core.avals import SCALARS, aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache, exact
 from fad.core.dataflow import COMPUTED
@@ -526,7 +526,9 @@ def stage(
     body.note_numbers(level.numbers)
     captured: dict[int, Operand] = {}
     captured.update(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
-    for tracer, x in level.given:  # arrays are not made while JAX traces
+    for tracer, x in level.given:  # arrays of numbers, which are not made while JAX traces
+        if type(x) in SCALARS:
+            x = constant(x)
         captured[id(tracer)] = as_array(np.asarray(x)) if isinstance(x, np.number) else x
     consts = [captured.get(id(c), c) for c in closed.consts]
     check_draws(closed.jaxpr, [*consts, *operands])

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import pytest
 from steps import Make, assert_alike, batch, draw, forward, leaf, net, xy
 
@@ -78,6 +77,7 @@ def an_inner_step_over_trees() -> Any:
 
 @kind
 def optax_with_a_schedule_and_clipping() -> Any:
+    optax = pytest.importorskip("optax", reason="the extra recipes")
     params = {"a": leaf(4, 4), "b": leaf(4, 4, seed=1)}
     rates = optax.exponential_decay(0.05, 2, 0.5)
     optimizer = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(rates))

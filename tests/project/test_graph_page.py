@@ -106,5 +106,6 @@ def test_the_table_has_every_public_name() -> None:
     not_in_the_graph_page |= set(autograd._TOOLS["fad.testing.gradient_checks"].split()) | {"why"}
     assert public - listed - not_in_the_graph_page == set()
     members = {n for n in vars(Node) if not n.startswith("_")}
-    internal = {"run", "edges", "extra", "has_parent", "level", "topology", "metadata_of_inputs"}
+    internal = {"run", "edges", "extra", "has_parent", "level", "topology"}
+    internal |= {"metadata_of_inputs", "output_written"}
     assert members - internal - {n.removeprefix("node.") for n in listed} == set()
