@@ -609,13 +609,6 @@ def _kaiser(kaiser: Function) -> Function:
     return smooth
 
 
-def _sinc(sinc: Function) -> Function:
-    """From JAX 0.12 on its own formula is smooth."""
-    if jax.__version_info__ >= (0, 12):
-        return sinc
-    return computed_as(sinc, lambda x: ratio_of_sine(np.pi * x))
-
-
 _INVERSE: dict[str, Function] = {
     "asinh": lambda f: for_real(f, lambda _, x: _of_sinh(x)),
     "acosh": lambda f: with_slopes(f, _inverse_cosh_slope),
@@ -636,7 +629,7 @@ IN_NUMPY: dict[str, Function] = {
     "logaddexp": _logaddexp,
     "logaddexp2": lambda f: _logaddexp(f, math.log(2)),
     "sign": _sign,
-    "sinc": _sinc,
+    "sinc": lambda f: computed_as(f, lambda x: ratio_of_sine(np.pi * x)),
 }
 IN_LAX: dict[str, Function] = {
     **_INVERSE,
