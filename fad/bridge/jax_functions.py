@@ -158,6 +158,7 @@ class _ToJaxLevel(Level):
     __slots__ = ()
 
     kind = "to_jax"
+    settings = ()
 
 
 def _bare(x: object, began: int) -> PyTree:

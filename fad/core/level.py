@@ -39,6 +39,7 @@ from fad.core.types import (
     PyTree,
     Value,
 )
+from fad.errors import LevelError
 from fad.errors.advice import advise
 
 if TYPE_CHECKING:
@@ -135,8 +136,9 @@ class Level(Observable):
     Other code uses the methods and attributes below; it does not test the class of a level.
 
     ``kind``: the name of the transform, for messages and keys.
-    ``settings``: the arguments that an equivalent level is made with: of levels with equal ``kind`` and
-    ``settings``, each may run what was compiled for the other.
+    ``settings``: the arguments that an equivalent level is made with: of levels of one class with equal
+    ``settings``, each may run what was compiled for the other. None: the operations of such a level, and of
+    levels inside of it, run one by one, each time.
     ``trace``: the operations of it that are deferred now; None if none are.
     ``runs_again``: if the code inside may run more than once, a name for that code, for error messages:
     there, in-place writes to Tensors from outside are errors. Else the empty string.
@@ -165,7 +167,7 @@ class Level(Observable):
     __slots__ = ("_saved", "alive", "arguments", "id")
 
     kind = "level"
-    settings: tuple[Hashable, ...] = ()
+    settings: tuple[Hashable, ...] | None = None
     trace: Deferred | None = None
     runs_again = ""
     deriving = False
@@ -199,7 +201,13 @@ class Level(Observable):
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` on arguments whose highest level is this one."""
-        raise NotImplementedError
+        raise self._without("process(op, args)")
+
+    def _without(self, method: str) -> LevelError:
+        name = type(self).__name__
+        return LevelError(
+            f"{self.kind}: {name} has no {method}, by which it runs operations: write it"
+        )
 
     def detach(self, x: PyTree) -> PyTree:
         """What a backward pass that is not itself recorded computes with, in place of ``x``."""
@@ -282,7 +290,7 @@ class RecorderLevel(Level):
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""
-        raise NotImplementedError
+        raise self._without("evaluate(op, args)")
 
 
 class LanesLevel(Level):

@@ -111,7 +111,7 @@ class Operation:
         """Run on arrays, tracers and Python scalars (no Tensors); returns an array or a tuple of
         arrays.
         """
-        raise NotImplementedError
+        raise self._without("execute", "run")
 
     def expand(self, args: Sequence[Operand]) -> Outputs:
         """For one that ``expands``: bind the operations that it consists of."""
@@ -176,8 +176,9 @@ class Operation:
         raise self._without("record", "differentiated in reverse")
 
     def _without(self, method: str, done: str) -> Exception:
+        name = getattr(self, "name", type(self).__name__)
         return GradientError(
-            f"{self.name}: this operation has no {method}, so it cannot be {done}. Write the method "
+            f"{name}: this operation has no {method}, so it cannot be {done}. Write the method "
             f"{method} of {type(self).__name__}."
         )
 

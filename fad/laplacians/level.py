@@ -92,6 +92,7 @@ class LaplacianLevel(RecordingLevel):
     __slots__ = ()
 
     kind = "laplacian"
+    settings = ()
 
     def evaluate(self, op: Operation, args: Sequence[Any]) -> Outputs:
         values, beside, some = self.unwrapped(args)

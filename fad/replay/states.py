@@ -61,12 +61,13 @@ def made_of(level: Level, parts: Iterator[Operand], layout: Hashable) -> Any:
 
 def maker_of(level: Level) -> Callable[[], Level]:
     """A function that makes an equivalent level; it does not refer to this one."""
-    return functools.partial(GradLevel if level is ROOT else type(level), *level.settings)
+    settings = level.settings or ()
+    return functools.partial(GradLevel if level is ROOT else type(level), *settings)
 
 
 def key_of(level: Level) -> Hashable:
     """A key of what a level does: levels with equal keys are equivalent."""
-    return level.kind, *level.settings
+    return type(level), level.kind, *(level.settings or ())
 
 
 def use_of(op: Operation, args: Sequence[Known], key: Hashable) -> Use:

@@ -483,6 +483,8 @@ class Trace:
 
 def open_trace(level: Any, inputs: Sequence[Value], function: Callable[..., PyTree] | None) -> None:
     """Give ``level`` a trace of ``function`` on ``inputs``, if such traces repeat."""
+    if any([x.settings is None for x in (level, *state.levels)]):
+        return
     found = [look(x, level) for x in inputs]
     if None in found:
         return

@@ -17,6 +17,7 @@ class JvpLevel(RecordingLevel):
     __slots__ = ()
 
     kind = "jvp"
+    settings = ()
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         primals, tangents, has_tangent = self.unwrapped(args)

@@ -249,6 +249,7 @@ class GradLevel(RecordingLevel):
     __slots__ = ()
 
     kind = "grad"
+    settings = ()
     wraps = True
 
     def __enter__(self) -> Self:

@@ -337,6 +337,7 @@ class StagedLevel(RecordingLevel, TracedBody):
     )
 
     kind = "staged"
+    settings = ()
     runs_again = "scan, cond or another staged function"
     traces = True
 

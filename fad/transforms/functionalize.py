@@ -22,6 +22,7 @@ class FunctionalizeLevel(Level):
     __slots__ = ()
 
     kind = "functionalize"
+    settings = ()
 
 
 def functionalize(f: Callable[..., PyTree]) -> Callable[..., PyTree]:

@@ -46,6 +46,7 @@ class LinearizeLevel(RecordingLevel):
     __slots__ = ("count", "tape")
 
     kind = "linearize"
+    settings = ()
 
     def __init__(self) -> None:
         super().__init__()

@@ -424,8 +424,8 @@ def _write(
     who: str,
     primitive: Primitive | None = None,
 ) -> None:
-    """Change ``own[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op`` makes
-    of ``targets``, the numbers of the view, and ``rest``.
+    """Change ``targets[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op``
+    makes of ``targets``, the numbers of the view, and ``rest``.
 
     ``primitive``: the operation on the view, where ``op`` is a `part_write` of it.
     """
