@@ -67,7 +67,8 @@ def maker_of(level: Level) -> Callable[[], Level]:
 
 def key_of(level: Level) -> Hashable:
     """A key of what a level does: levels with equal keys are equivalent."""
-    return type(level), level.kind, *(level.settings or ())
+    of: object = type(level)
+    return of, level.kind, *(level.settings or ())
 
 
 def use_of(op: Operation, args: Sequence[Known], key: Hashable) -> Use:
