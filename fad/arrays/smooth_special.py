@@ -433,13 +433,14 @@ def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
                 factors = [(lmbda - i) * c + d for c, d in zip(factors, below, strict=True)]
             last = raised(x, lmbda, k + 1)
             logs = jnp.where(at_zero & (lmbda - 1 - k > 0), 0, log(x)) if n else x
-            found = None
-            for j in reversed(range(n + 1)):
+
+            def term(j: int) -> Array:
                 factor = math.perm(n, j) * factors[j]
-                term = jnp.where(factor == 0, 0, factor * (logs ** (n - j) * last))
-                if found is not None:  # at 0 the one of the highest power of the logarithm counts
-                    term = term + jnp.where(at_zero & (factor != 0), 0, found)
-                found = term
+                return jnp.where(factor == 0, 0, factor * (logs ** (n - j) * last))
+
+            found = term(n)
+            for j in reversed(range(n)):  # at 0 that of the highest power of the logarithm counts
+                found = term(j) + jnp.where(at_zero & (factors[j] != 0), 0, found)
             return found
 
         return with_slopes(
