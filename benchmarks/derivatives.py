@@ -116,6 +116,7 @@ WITHIN: dict[str, float] = {
     "numpy.linalg.det": 400.0,  # of which most is a branch that regular matrices do not take
     "numpy.linalg.det, of 4 rows": 3.7,  # of a polynomial, where JAX calls LAPACK
     "scipy.linalg.det": 400.0,
+    **dict.fromkeys(["scipy.special.boxcox", "scipy.special.boxcox1p"], 2.6),
     "scipy.special.i1": 1.7,
     **dict.fromkeys(["scipy.special.kl_div", "scipy.special.rel_entr"], 1.55),
 }

@@ -397,45 +397,87 @@ def _sph_harm_y(sph_harm_y: Function) -> Function:
 def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
     """``(p - 1) / lmbda`` with ``p = (x + shift)**lmbda``: it is smooth at ``lmbda == 0``.
 
-    All derivatives share the exponential by which ``p / (x + shift)`` is computed.
+    First and second derivatives share one exponential, that of a power half as high: where a power that is
+    asked for is in range, so are the two factors that it is made of. One beside it may overflow, or be 0.
     """
 
-    def logarithm(x: Array) -> Array:
-        """Finite at 0, so that the power 0 of 0 is 1."""
-        found = log(x)
-        return jnp.maximum(found, jnp.finfo(found.dtype).min)
+    def power(x: Array, exponent: Array) -> Array:
+        return jnp.exp(exponent * log(x))
 
-    lowered = with_slopes(
-        lambda x, lmbda: jnp.exp((lmbda - 1) * logarithm(x)),
-        lambda out, x, lmbda: (lmbda - 1) * out / (x + shift),
-        lambda out, x, lmbda: logarithm(x) * out,
-    )
+    def raised(x: Array, lmbda: Array, k: int) -> Array:
+        """``(x + shift)**(lmbda - k)``."""
+        base, exponent = x + shift, lmbda - k
+        if k > 2:
+            found = power(x, exponent)
+        else:  # of the exponent of the least size: digits are lost in proportion to it
+            shifted = lmbda > 0.5
+            half = jnp.where(base == 0, 1, power(x, jnp.where(shifted, lmbda - 1, lmbda) / 2))
+            if k == 0:
+                found = half * jnp.where(shifted, half * base, half)
+            else:
+                lowered = half / base
+                found = (half if k == 1 else lowered) * jnp.where(shifted, half, lowered)
+        at_zero = jnp.where(exponent > 0, 0, jnp.where(exponent == 0, 1, jnp.inf))
+        return jnp.where(base == 0, at_zero, found)
 
     @functools.cache
-    def by_lmbda(n: int) -> Function:
-        """The ``n``-th derivative: ``lmbda v[0] = p - 1`` gives ``lmbda v[n] + n v[n - 1] = log**n p``."""
-        radius = max(0.5, n / math.e)
-        near = series(lambda k: 1 / math.factorial(k + 1), radius, n)
+    def by_both(n: int, k: int) -> Function:
+        """That of ``(x + shift)**(lmbda - 1)``, ``n`` times by ``lmbda`` and ``k`` times by ``x``."""
 
         def value(x: Array, lmbda: Array) -> Array:
-            log = logarithm(x)
-            found, power = boxcox(x, lmbda), (x + shift) * lowered(x, lmbda)
-            power = jnp.where(x + shift == 0, 0, power)
-            divisor = jnp.where(lmbda == 0, 1, lmbda)
-            for k in range(1, n + 1):
-                found = (log**k * power - k * found) / divisor
-            u = lmbda * log
-            return jnp.where(jnp.abs(u) < radius, log ** (n + 1) * near(u), found)
+            at_zero = x + shift == 0
+            # Taylor coefficients, in lmbda, of the factor (lmbda - 1) (lmbda - 2) ...
+            factors = [jnp.ones_like(lmbda)] + [jnp.zeros_like(lmbda)] * n
+            for i in range(1, k + 1):
+                below = [jnp.zeros_like(lmbda), *factors[:-1]]
+                factors = [(lmbda - i) * c + d for c, d in zip(factors, below, strict=True)]
+            last = raised(x, lmbda, k + 1)
+            logs = jnp.where(at_zero & (lmbda - 1 - k > 0), 0, log(x)) if n else x
+
+            def term(j: int) -> Array:
+                factor = math.perm(n, j) * factors[j]
+                return jnp.where(factor == 0, 0, factor * (logs ** (n - j) * last))
+
+            found = term(n)
+            for j in reversed(range(n)):  # at 0 that of the highest power of the logarithm counts
+                found = term(j) + jnp.where(at_zero & (factors[j] != 0), 0, found)
+            return found
 
         return with_slopes(
             value,
-            lambda _, x, lmbda: logarithm(x) ** n * lowered(x, lmbda),
+            lambda _, x, lmbda: by_both(n, k + 1)(x, lmbda),
+            lambda _, x, lmbda: by_both(n + 1, k)(x, lmbda),
+        )
+
+    @functools.cache
+    def by_lmbda(n: int) -> Function:
+        """The ``n``-th derivative: ``lmbda v[0] = p - 1`` gives ``lmbda v[n] + n v[n - 1] = log**n p``.
+
+        So ``lmbda**(n + 1) v[n]`` is ``p`` times a polynomial in ``u = lmbda log``, and a constant.
+        """
+        radius = max(0.5, n / math.e)
+        near = series(lambda k: 1 / math.factorial(k + 1), radius, n)
+        signed = [(-1.0) ** (n - j) * math.perm(n, n - j) for j in range(n + 1)]
+
+        def value(x: Array, lmbda: Array) -> Array:
+            at_zero = x + shift == 0
+            logs = jnp.where(at_zero, 0, log(x))
+            inverse, u = 1 / jnp.where(lmbda == 0, 1, lmbda), lmbda * logs
+            scale = inverse**n
+            found = raised(x, lmbda, 0) * inverse * (polynomial(signed, u) * scale)
+            found = found - signed[0] * inverse * scale
+            found = jnp.where(at_zero & (lmbda <= 0), (-1.0) ** (n + 1) * jnp.inf, found)
+            return jnp.where((jnp.abs(u) < radius) & ~at_zero, logs ** (n + 1) * near(u), found)
+
+        return with_slopes(
+            value,
+            lambda _, x, lmbda: by_both(n, 0)(x, lmbda),
             lambda _, x, lmbda: by_lmbda(n + 1)(x, lmbda),
         )
 
     return with_slopes(
         boxcox,
-        lambda out, x, lmbda: lowered(*_floats(out, x, lmbda)),
+        lambda out, x, lmbda: by_both(0, 0)(*_floats(out, x, lmbda)),
         lambda out, x, lmbda: by_lmbda(1)(*_floats(out, x, lmbda)),
     )
 

@@ -262,6 +262,61 @@ def test_boxcox_at_the_edge() -> None:
     assert by_x.tolist() == [np.inf, 1.0, 0.0] and by_lmbda.tolist() == [4.0, 1.0, 0.25]
 
 
+def _boxcox_derivatives(function: Any, x: Any, lmbda: Any) -> list[float]:
+    """Both first derivatives, and the second ones ``xx``, ``xl`` and ``ll``."""
+    first = [fad.grad(function, k) for k in (0, 1)]
+    ways = [*first, fad.grad(first[0], 0), fad.grad(first[0], 1), fad.grad(first[1], 1)]
+    return [float(way(jnp.asarray(x), jnp.asarray(lmbda))) for way in ways]
+
+
+@pytest.mark.parametrize("function, edge", [(special.boxcox, 0.0), (special.boxcox1p, -1.0)])
+def test_boxcox_twice_at_the_edge(function: Any, edge: float) -> None:
+    inf = np.inf
+    for lmbda, want in {
+        3.0: [0, 1 / 9, 0, 0, -2 / 27],
+        2.5: [0, 0.16, 0, 0, -0.128],
+        2.0: [0, 0.25, 1, 0, -0.25],
+        1.5: [0, 1 / 2.25, inf, 0, -2 / 3.375],
+        1.0: [1, 1, 0, -inf, -2],
+        0.5: [inf, 4, -inf, -inf, -16],
+        0.0: [inf, inf, -inf, -inf, -inf],
+        -1.0: [inf, inf, -inf, -inf, -inf],
+    }.items():
+        got = _boxcox_derivatives(function, edge, lmbda)
+        np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=str(lmbda))
+
+
+def test_boxcox_of_any_size() -> None:
+    """Where a power beside the one that is asked for overflows, or is 0."""
+
+    def exact(x: Any, y: Any) -> Any:
+        return mp.expm1(y * mp.log(x)) / y
+
+    for x, lmbda in (
+        *((1e-30, y) for y in (-0.3, -0.25, 0.2, 1.5, 2.5, 3.0)),
+        *((1e30, y) for y in (-0.5, -0.02, 0.4, 1.2, 2.0)),
+        *((3e37, 0.01), (2e-3, 0.5), (400.0, 3.0), (3.0, -20.0), (0.5, 60.0), (7.5, 42.3)),
+    ):
+        x, lmbda = float(np.float32(x)), float(np.float32(lmbda))
+        got = _boxcox_derivatives(special.boxcox, x, lmbda)
+        with np.errstate(over="ignore", under="ignore"):
+            want = np.array(_mixed_by_parts(exact, x, lmbda)).astype(np.float32)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-37, err_msg=f"{x}, {lmbda}")
+    np.testing.assert_allclose(fad.grad(special.boxcox)(1e-30, -0.25), 10**37.5, rtol=1e-6)
+    np.testing.assert_allclose(fad.grad(special.boxcox, 1)(1e-30, -0.3), 2.191476e11, rtol=3e-6)
+    small = jnp.float16(1e-3), jnp.float16(-1.0)
+    np.testing.assert_allclose(fad.grad(special.boxcox, 1)(*small), 5900.0, rtol=5e-3)
+
+
+def _mixed_by_parts(f: Any, x: float, y: float) -> list[float]:
+    """`_mixed`, with steps in proportion to ``x``."""
+    with mp.workdps(400):
+        x, y = mp.mpf(x), mp.mpf(y)
+        scaled = lambda u, v: f(x * u, v)
+        orders = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
+        return [float(mp.diff(scaled, (mp.mpf(1), y), n) / x ** n[0]) for n in orders]
+
+
 def test_beta_of_tiny_numbers() -> None:
     with jax.enable_x64(True):
         by_a, by_b = fad.grad(special.beta, (0, 1))(jnp.array(1e-150), jnp.array(2.0))
