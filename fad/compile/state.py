@@ -399,7 +399,7 @@ class StepState:
         values = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in (*fixed, *leaves)]
         if self.reached is not None and state.levels:
             self._check_reached(values, leaves)
-        if not self.tracked:
+        if not self.tracked and not (state.levels and FREED in self.kinds):
             return list(map(without_history, values))
         written = {id(e.outer.find(leaves)) for e in self.effects if e.what == "value"}
         saved = [id(x) in written and isinstance(x, Tensor) for x in values]  # as they are before
@@ -585,9 +585,10 @@ def _below(x: PyTree) -> PyTree:
 
 
 def freed(x: PyTree) -> Tensor:
-    """``x`` as a result of a graph that a backward pass has freed."""
+    """``x`` as a result of a graph that a backward pass has freed; what levels above record of it stays."""
     t = as_tensor(x)
-    t._requires_grad, t._node = True, FreedNode()
+    if t.level is ROOT or t.level is state.body:
+        t._requires_grad, t._node = True, FreedNode()
     return t
 
 

@@ -128,6 +128,34 @@ def _in_order_of(like: PyTree, tree: PyTree) -> PyTree:
     return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
 
 
+def leaves_like(structure: PyTreeDef, tree: PyTree) -> list[Any] | None:
+    """The leaves of a tree of that structure; None if it has another one.
+
+    None in the tree may also stand for a leaf, or for a subtree: it is what each leaf there is then.
+
+    >>> import fad
+    >>> structure = fad.core.trees.flatten({"a": 1.0, "b": None, "c": (2.0, 3.0)})[1]
+    >>> fad.core.trees.leaves_like(structure, {"a": 4.0, "b": None, "c": None})
+    [4.0, None, None]
+    """
+    leaves, found = flatten(tree)
+    if found == structure:
+        return leaves
+    places = tree_util.tree_unflatten(structure, list(range(structure.num_leaves)))
+    result: list[Any] = []
+
+    def add(x: PyTree, place: PyTree) -> None:
+        if x is not None and type(place) is not int:
+            raise ValueError
+        result.extend([x] * len(tree_util.tree_leaves(place)))
+
+    try:
+        tree_util.tree_map(add, tree, places, is_leaf=is_leaf_or_none)
+    except (ValueError, TypeError):
+        return None
+    return result
+
+
 def map_leaves(f: Callable[..., object], tree: PyTree, *rest: PyTree) -> PyTree:
     """Apply ``f`` to the leaves of ``tree`` (and of ``rest``, of the same structure).
 

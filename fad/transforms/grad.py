@@ -229,14 +229,11 @@ def cotangent_leaves(
     who: str,
 ) -> list[MaybeValue]:
     """The leaves of a cotangent, checked against the output; None is zero."""
-    leaves, actual = trees.flatten_with_none(cotangent)
-    skeleton = jax.tree_util.tree_unflatten(structure, [0] * len(avals))
-    expected: PyTreeDef = jax.tree_util.tree_structure(skeleton)
-    if actual != expected:
-        if cotangent is None:
-            return [None] * len(avals)
+    leaves = trees.leaves_like(structure, cotangent)
+    if leaves is None:
         raise StructureError(
-            f"{who}: the cotangent must have the structure of the output, {structure}, got {actual}"
+            f"{who}: the cotangent must have the structure of the output, {structure}, "
+            f"got {trees.flatten(cotangent)[1]}"
         )
     result: list[MaybeValue] = []
     for k, (c, (shape, dtype)) in enumerate(zip(leaves, avals, strict=True)):

@@ -7,9 +7,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-import jax
-from jax.tree_util import PyTreeDef
-
 from fad.core import trees
 from fad.core.dtypes import is_inexact
 from fad.core.level import Level, flush, last_level_id, outlived, restores_modes, state
@@ -113,33 +110,14 @@ def call_along(primals: PyTree, tangents: PyTree, who: str) -> tuple[Call, list[
 
 def directions_of(call: Call, tangents: Sequence[PyTree]) -> list[MaybeValue]:
     """The tangents of the values of a call, checked against them."""
-    leaves, structure = trees.flatten_with_none(tuple(tangents))
-    if structure != call.structure:
-        leaves = _leaves_with_none(call.structure, tuple(tangents), call.who)
-    return [call.tangent(k, t) for k, t in enumerate(leaves)]
-
-
-def _leaves_with_none(structure: PyTreeDef, tangents: PyTree, who: str) -> list[MaybeValue]:
-    """Tangent leaves where None stands for a whole subtree."""
-    result: list[MaybeValue] = []
-    skeleton = trees.unflatten(structure, list(range(structure.num_leaves)))
-    try:
-        jax.tree_util.tree_map(
-            lambda t, sub: result.extend(
-                [None] * len(jax.tree.leaves(sub)) if isinstance(sub, (tuple, list, dict)) else [t]
-            ),
-            tangents,
-            skeleton,
-            is_leaf=trees.is_leaf_or_none,
-        )
-    except (ValueError, TypeError) as error:
+    given = tuple(tangents)
+    leaves = trees.leaves_like(call.structure, given)
+    if leaves is None:
         raise StructureError(
-            f"{who}: tangents must have the structure of the primals (the same python structure), "
-            f"{structure}, got {jax.tree_util.tree_structure(tangents)}"
-        ) from error
-    if len(result) != structure.num_leaves:
-        raise StructureError(f"{who}: tangents must have the structure of the primals, {structure}")
-    return result
+            f"{call.who}: tangents must have the structure of the primals (the same python structure), "
+            f"{call.structure}, got {trees.flatten(given)[1]}"
+        )
+    return [call.tangent(k, t) for k, t in enumerate(leaves)]
 
 
 # Dual numbers by hand: ``dual_level``, ``make_dual``, ``unpack_dual``, and the switch of forward mode.

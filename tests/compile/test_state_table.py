@@ -51,6 +51,64 @@ def test_a_result_whose_graph_the_body_has_freed_says_so():
     assert w.grad.tolist() == [8.0]
 
 
+def freeing(w, keep=False):
+    """A loss at ``w`` and x, whose graph a pass in the body frees unless ``keep``."""
+
+    def loss(x):
+        y = (w * x * x).sum()
+        fad.autograd.grad(y, w, retain_graph=keep)
+        return y
+
+    return fad.jit(loss)
+
+
+def test_what_the_body_has_freed_a_level_around_the_call_differentiates():
+    """A pass in the body frees the graph there; what levels around record is of the program as a whole."""
+    x, xs = jnp.array([1.0, 0.5]), jnp.array([[1.0, 0.5], [2.0, 3.0]])
+    w = leaf(1, 2)
+    f = freeing(w)
+    for _ in range(2):
+        assert_close(fad.grad(f)(x), jnp.array([2.0, 2.0]))
+        assert_close(fad.value_and_grad(f)(x), (jnp.float32(1.5), jnp.array([2.0, 2.0])))
+        assert_close(fad.vmap(fad.grad(f))(xs), 2 * w.array * xs)
+        assert_close(fad.vjp(f, x)[1](2.0), (jnp.array([4.0, 4.0]),))
+        assert_close(fad.jacfwd(f)(x), jnp.array([2.0, 2.0]))
+        assert_close(fad.hessian(f)(x), jnp.diag(jnp.array([2.0, 4.0])))
+        assert_close(fad.grad(fad.checkpoint(f))(x), jnp.array([2.0, 2.0]))
+        assert_close(fad.jit(fad.grad(f))(x), jnp.array([2.0, 2.0]))
+        assert_close(fad.grad(lambda x: f(x) + x.sum())(x), jnp.array([3.0, 3.0]))
+        with pytest.raises(GradientError, match="a second time"):
+            f(x).backward()
+
+
+def test_the_loss_of_a_step_has_a_derivative_in_the_batch():
+    w = leaf(1, 2)
+
+    @fad.jit
+    def step(x):
+        penalty = (w * w).sum()
+        (g,) = fad.autograd.grad(penalty, w)
+        with fad.no_grad():
+            w.sub_(0.25 * g)
+        return (penalty * x).sum()
+
+    assert_close(fad.grad(step)(jnp.array([1.0, 0.5])), jnp.array([5.0, 5.0]))
+    assert_close(w.detach(), fad.tensor([0.5, 1.0]))
+    assert_close(fad.grad(step)(jnp.array([1.0, 0.5])), jnp.array([1.25, 1.25]))
+
+
+def test_a_derivative_of_what_the_body_has_freed_is_tracked_as_of_one_that_it_keeps():
+    x = jnp.array([1.0, 0.5])
+    for keep in (False, True):
+        w = leaf(1, 2)
+        f = freeing(w, keep)
+        (fad.grad(f)(x) + w).sum().backward()  # 2 w x + w
+        assert_close(w.grad, fad.tensor([3.0, 2.0]))
+        w.grad = None
+        (fad.jvp(f, (x,), (x,))[1] + w.sum()).backward()  # 2 w x x + w
+        assert_close(w.grad, fad.tensor([3.0, 1.5]))
+
+
 def test_gradients_are_state_and_none_is_part_of_the_program():
     w = leaf(1.0)
     step, traces = counted(lambda x: (w * x).sum().backward())

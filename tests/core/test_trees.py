@@ -124,3 +124,27 @@ def test_the_order_of_keys_is_none_where_it_is_that_of_jax() -> None:
     orders = [trees.order_of(x) for x in (one, other, [one], (T, Point(1, one)), {"a": other})]
     assert None not in orders and len(set(orders)) == len(orders)
     assert trees.order_of({"b": 5, "a": {"d": T, "c": A}}) == trees.order_of(one)
+
+
+@pytest.mark.parametrize(
+    ("tree", "other", "leaves"),
+    [
+        ({"w": A, "b": None}, {"w": 2.0, "b": None}, [2.0]),
+        ({"w": A, "b": None}, {"w": None, "b": None}, [None]),
+        ({"w": A, "b": None}, None, [None]),
+        ((A, (T, None, A)), (3.0, None), [3.0, None, None]),
+        ((A, (T, None, A)), (None, (3.0, None, T)), [None, 3.0, T]),
+        (Point(A, [T, T]), Point(None, [T, None]), [None, T, None]),
+        ((None, ()), (None, ()), []),
+        (T, None, [None]),
+        ({"w": A, "b": None}, {"w": 2.0, "b": 2.0}, None),
+        ({"w": A, "b": None}, {"w": 2.0}, None),
+        ({"w": A}, {"w": (2.0, 2.0)}, None),
+        ((A, (T, A)), (A, A), None),
+        ((A, (T, A)), (A, T), None),
+        ((A, A), [A, None], None),
+    ],
+)
+def test_none_stands_for_a_leaf_or_a_subtree(tree: Any, other: Any, leaves: Any) -> None:
+    got = trees.leaves_like(trees.flatten(tree)[1], other)
+    assert got == leaves

@@ -16,6 +16,7 @@ from pytree_functions import PARAMS, W, f_loss, j_loss
 
 import fad
 import fad.numpy as fnp
+from fad.errors import StructureError
 
 X = jnp.array([0.3, -0.8, 1.2])
 
@@ -180,6 +181,69 @@ def calls() -> dict[str, Callable[[Any], Any]]:
         "jit": fad.jit(fnp.sin),
         "nested": fad.vmap(fad.grad(fad.grad(fnp.sin))),
     }
+
+
+BIASED: dict[str, Any] = {"w": X, "b": None, "c": (W, None)}
+TANGENTS: list[Callable[[Any, Any], Any]] = [
+    lambda v, w: {"w": v, "b": None, "c": (w, None)},  # as in JAX
+    lambda v, w: {"w": v, "b": None, "c": (None, None)},
+    lambda v, w: {"w": v, "b": None, "c": None},
+]
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+@pytest.mark.parametrize("name", ["jvp", "linearize", "hvp", "ggnvp"])
+def test_none_in_tangents_is_an_empty_subtree_or_a_zero(name: str, form: int) -> None:
+    def model(p: Any) -> Any:
+        return {"y": fnp.sin(p["w"]) * fnp.sum(p["c"][0]), "z": None}
+
+    def loss(out: Any) -> Any:
+        return fnp.sum(out["y"] ** 2)
+
+    def tangent(t: Any) -> Any:
+        if name == "linearize":
+            return fad.linearize(model, BIASED)[1](t)
+        if name == "hvp":
+            return fad.hvp(lambda p: loss(model(p)), (BIASED,), (t,))[1]
+        if name == "ggnvp":
+            return fad.ggnvp(model, loss, BIASED, t)
+        return fad.jvp(model, (BIASED,), (t,))[1]
+
+    v, w = X + 1.0, W * 2.0 if form == 0 else jnp.zeros_like(W)
+    full = {"w": v, "b": None, "c": (w, None)}
+    assert_close(tangent(TANGENTS[form](v, w)), tangent(full))
+    if name == "jvp":
+        expected = jax.jvp(lambda v, w: jnp.sin(v) * jnp.sum(w), (X, W), (v, w))[1]
+        assert_close(tangent(full), {"y": expected, "z": None})
+    with pytest.raises(StructureError, match=r"structure of the primals.*'b': None.*got .*'b': \*"):
+        tangent({**full, "b": v})
+
+
+def test_none_in_a_series_is_an_empty_subtree_or_a_zero() -> None:
+    def f(p: Any) -> Any:
+        return {"y": p["w"] * fnp.sum(p["c"][0]), "z": None}
+
+    v, w = X + 1.0, jnp.zeros_like(W)
+    for series in (
+        {"w": [v], "b": None, "c": ([w], None)},
+        {"w": [v], "b": None, "c": (None, None)},
+    ):
+        assert_close(fad.jet(f, (BIASED,), (series,))[1], {"y": [v * jnp.sum(W)], "z": None})
+
+
+def test_a_pullback_takes_the_output_of_its_function() -> None:
+    def f(x: Any) -> Any:
+        return {"y": x * x, "z": None, "u": (x, 3.0 * x)}
+
+    pull = fad.vjp(f, X)[1]
+    assert_close(pull(f(X)), (2 * X**3 + X + 9 * X,))
+    assert_close(pull({"y": None, "z": None, "u": (X, None)}), (X,))
+    assert_close(pull({"y": X, "z": None, "u": None}), (2 * X * X,))
+    assert_close(pull(None), (0 * X,))
+    with pytest.raises(
+        StructureError, match=r"structure of the output, .*'z': None.*got .*'z': \*"
+    ):
+        pull({**f(X), "z": X})
 
 
 @pytest.mark.parametrize("name", calls())
