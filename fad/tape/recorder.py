@@ -377,22 +377,22 @@ def detached(level: Level, out: Outputs) -> Outputs:
     return alias(value) if value is out else value
 
 
+# NOTE [the hot path]
+#
+#     y = x
+#     for _ in range(1000):
+#         y = y * x + 1.0  # XLA takes a microsecond for each: all else is what Python does here
+#
+# Eager code spends its time here. One pass over the arguments gives the mask, the avals that name the
+# plan, and the values one level down; what is kept is picked out of those by position. A level that
+# adds nothing but wrappers (``wraps``) is evaluated in place. The hot path does not flatten
+# pytrees, does not trace, and checks nothing twice; features that are off (hooks, anomaly mode,
+# versions) cost one look at an attribute each. Its lists are made by loops: in Python 3.11 a
+# comprehension is a call of a function.
+
+
 def record(op: Primitive, level: RecorderLevel, args: Sequence[Any]) -> Outputs:
-    """Evaluate ``op`` at ``level`` and add a node for it: `Primitive.record`.
-
-    NOTE [the hot path]
-
-        y = x
-        for _ in range(1000):
-            y = y * x + 1.0  # XLA takes a microsecond for each: all else is what Python does here
-
-    Eager code spends its time here. One pass over the arguments gives the mask, the avals that name the
-    plan, and the values one level down; what is kept is picked out of those by position. A level that
-    adds nothing but wrappers (``wraps``) is evaluated in place. The hot path does not flatten
-    pytrees, does not trace, and checks nothing twice; features that are off (hooks, anomaly mode,
-    versions) cost one look at an attribute each. Its lists are made by loops: in Python 3.11 a
-    comprehension is a call of a function.
-    """
+    """Evaluate ``op`` at ``level`` and add a node for it: `Primitive.record`. See NOTE [the hot path]."""
     mask: list[bool] = []
     key: list[object] = []
     lower: list[Any] = []
