@@ -75,8 +75,6 @@ from fad.views.aliases import snapshot
 from fad.views.make_view import is_contiguous, place_of, stand_at
 from fad.views.pytree import flattening
 
-# ``jit``: a function of Tensors compiled by XLA.
-
 # What runs, its first operands, the leaves of the arguments, and what makes the result of its outputs.
 _Found = tuple[Callable[..., PyTree], list[PyTree], list[PyTree], Callable[[Sequence[Any]], PyTree]]
 _log = logging.getLogger("fad.jit")

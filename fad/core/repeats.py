@@ -14,14 +14,11 @@ from fad.core.jaxapi import Literal, is_extended, shaped_array, slice_parts
 from fad.core.jaxprs import ELEMENTWISE, bits, inner_jaxprs, is_ref, parameters_key
 from fad.core.types import Atom, Aval, JaxEquation, JaxProgram, NumpyArray, PyTree
 
-# Finds the loops in a program: stretches of equations that repeat, and where each operand comes from.
-
 # What pays, in one place: a loop is rolled that repeats so often, and so saves so many equations.
 REPEATS = 8
 SAVED = 100
-_PART = (
-    24  # what a loop saves at least that reads values of another one in each repeat, or is read so
-)
+# What a loop saves at least that reads values of another one in each repeat, or is read so.
+_PART = 24
 
 _SMALL = 1024  # constants with at most so many elements are compared by value
 _SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
