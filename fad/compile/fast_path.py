@@ -111,10 +111,10 @@ class QuickStep:
 
         def run(*values: Array) -> PyTree:
             pairs = zip(values, keys, strict=True)
-            found = [
+            inputs = [
                 x if key is None else jax.random.wrap_key_data(x, impl=key) for x, key in pairs
             ]
-            return primitive.flat(*[found[k] for k in order])
+            return primitive.flat(*[inputs[k] for k in order])
 
         run.__name__ = name
         self._call = make_jit(run, donate_argnums=tuple([count + k for k in self._donated]))
@@ -194,8 +194,8 @@ class QuickStep:
 
     def run(self, leaves: Sequence[PyTree]) -> PyTree:
         """The results of a call, a list; `MISS` if it is not for this."""
-        given = _arrays_of(zip(leaves, self._leaf_facts), True)
-        if given is None:
+        arguments = _arrays_of(zip(leaves, self._leaf_facts), True)
+        if arguments is None:
             return MISS
         with lock:
             if not self.step.is_in_place():
@@ -208,8 +208,8 @@ class QuickStep:
             arrays = _arrays_of(zip(targets, self._facts))
             if arrays is None or not self._are_apart(targets, leaves):
                 return MISS
-            operands = [*[arrays[k] for k in self._read], *given]
-            del arrays, given  # references are counted
+            operands = [*[arrays[k] for k in self._read], *arguments]
+            del arrays, arguments  # references are counted
             return self._run(operands, targets, leaves)
 
     def _are_apart(self, targets: Sequence[PyTree], leaves: Sequence[PyTree]) -> bool:
@@ -227,8 +227,8 @@ class QuickStep:
 
     def _share(self, storages: Sequence[Storage], leaves: Sequence[PyTree]) -> bool:
         """Whether an argument shares its storage with another Tensor that is written to."""
-        found = [x.meta.storage for x in leaves if type(x) is Tensor and x.meta is not None]
-        return sum([x in storages for x in found]) > self._written_arguments
+        shared = [x.meta.storage for x in leaves if type(x) is Tensor and x.meta is not None]
+        return sum([x in storages for x in shared]) > self._written_arguments
 
     def _run(
         self, operands: list[PyTree], targets: Sequence[PyTree], leaves: Sequence[PyTree]

@@ -145,10 +145,10 @@ class _Traced:
 
 def _operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
     """What a program is called with."""
-    given = list(leaves)
+    operands = list(leaves)
     for k in entry.changed:  # their state at capture is saved
-        given[k] = snapshot(given[k]) if isinstance(given[k], Tensor) else given[k]
-    return entry.step.operands(values_now(entry.fixed), given)
+        operands[k] = snapshot(operands[k]) if isinstance(operands[k], Tensor) else operands[k]
+    return entry.step.operands(values_now(entry.fixed), operands)
 
 
 def _donating_operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
@@ -712,8 +712,8 @@ def _warn_of_size(name: str, level: StagedLevel) -> None:
 
 def _as_arrays(fixed: Sequence[PyTree]) -> list[PyTree]:
     """What compiled code closes over, with weakly typed arrays for Python numbers, outside of all traces."""
-    known = with_constants(fixed)  # all but NaN
-    return [jax.device_put(x) if type(x) in SCALARS else x for x in known]
+    values = with_constants(fixed)  # arrays for all numbers but NaN
+    return [jax.device_put(x) if type(x) in SCALARS else x for x in values]
 
 
 _LONG = 5000  # operations of which a program is worth a warning

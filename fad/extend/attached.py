@@ -1,4 +1,4 @@
-"""``with_derivative``: values that were found elsewhere, with derivatives by rules."""
+"""``with_derivative``: values that were computed in another way, with derivatives by rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AttachedRules(Protocol):
 
 
 def with_derivative(rules: AttachedRules, values: Values, inputs: Values) -> list[Value]:
-    """``values``, which were found elsewhere, as a function of ``inputs``, with derivatives by ``rules``.
+    """``values``, computed in another way, as a function of ``inputs``, with derivatives by ``rules``.
 
     A solver has found the values, or a program on the host; nothing of that is recorded. The rules read the
     values as outputs, which depend on the inputs, so that derivatives of any order are right.

@@ -1,4 +1,4 @@
-"""``with_derivative``: values that were found elsewhere, under every transform."""
+"""``with_derivative``: values that were computed in another way, under every transform."""
 
 from __future__ import annotations
 
