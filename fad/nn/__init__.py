@@ -1,6 +1,6 @@
 """The names of `jax.nn`, for Tensors and arrays, and PyTorch's losses. See docs/namespaces.md."""
 
-from fad.arrays.namespaces import Namespace
+from fad.arrays.namespaces import Namespace, derived_module
 from fad.nn import losses as _losses
 from fad.nn.losses import binary_cross_entropy as binary_cross_entropy
 from fad.nn.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
@@ -21,5 +21,6 @@ from fad.nn.losses import smooth_l1_loss as smooth_l1_loss
 from fad.nn.losses import soft_margin_loss as soft_margin_loss
 from fad.nn.losses import triplet_margin_loss as triplet_margin_loss
 
+derived_module("fad.nn.initializers", "jax.nn.initializers")
 _namespace = Namespace(__name__, "jax.nn", ("initializers", "utils"), tuple(_losses.__all__))
 __getattr__, __dir__ = _namespace.get, _namespace.names
