@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import Count
-from fad.core.caches import Table, exact
+from fad.core.caches import exact
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
 from fad.core.types import Array, ArrayFunction, Axes, NumpyArray, PyTree, Value
@@ -174,15 +174,6 @@ def flat_types(types: tuple[type, ...]) -> bool:
 
 
 LEAF = object()  # stands in a key where the argument had an array
-_of_arrays = Table(4096)
-
-
-def _key_of_arrays(cls: type, types: tuple[type, ...]) -> PyTree:
-    """The key of a list or tuple with elements of these types; None if some may be no arrays."""
-    key = _of_arrays.get((cls, types))
-    if key is None and all(map(is_array_type, types)):
-        key = _of_arrays.put((cls, types), ("sequence", cls, *[LEAF] * len(types)))
-    return key
 
 
 class Unhashable(Exception):
@@ -243,10 +234,6 @@ def freeze(value: PyTree, role: int, leaves: list[PyTree]) -> PyTree:
         types = tuple(map(type, value))
         if role <= STRUCTURE and flat_types(types):
             return "flat", list if type(value) is list and role else tuple, types, tuple(value)
-        arrays = _key_of_arrays(type(value), types) if role == ARRAY else None
-        if arrays is not None:
-            leaves.extend(value)
-            return arrays
         inside = _INSIDE[role]
         keys = [freeze(v, inside, leaves) for v in value]
         if role == STATIC and all(k is not LEAF and k[0] in _SAFE for k in keys):
