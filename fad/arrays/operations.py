@@ -457,10 +457,10 @@ class Op:
         """Run a call whose Primitive is not known from its types alone.
 
         First it becomes a call that JAX's function takes: without masked parts, with arrays for lists, by
-        JAX's keywords, or a call of the operation that it means in PyTorch or NumPy. These come before the
-        route, which would fix the roles of what they change. Then it is split into leaves and a key.
-        Without an array among the leaves it is JAX's own call; else the Primitive of the key runs. It is
-        stored after it has run, so that a call that fails leaves nothing behind.
+        JAX's keywords, or a call of the operation that it means in NumPy. These come before the route, which
+        would fix the roles of what they change. Then it is split into leaves and a key. Without an array
+        among the leaves it is JAX's own call; else the Primitive of the key runs. It is stored after it has
+        run, so that a call that fails leaves nothing behind.
         """
         binder = binder or self.binder
         elements = without_parts(args, kwargs)
@@ -474,9 +474,6 @@ class Op:
         kinds = (*map(type, values), *kwargs)
         route = self.routes.get(kinds)
         if type(route) is not Route:
-            if self.form is not None and not self.form.keywords.isdisjoint(kwargs):
-                other = self.form.make()
-                return other.call(args, kwargs, other.binder if binder is self.binder else binder)
             of_numpy = adapted(self, args, kwargs) if kwargs else None
             if of_numpy is not None:
                 other, args, kwargs = of_numpy
@@ -654,8 +651,15 @@ class Op:
 def fast_function(op: Op, binder: Binder) -> Any:
     """What users call: the fast path of NOTE [how an operation finds its Primitive]."""
     routes, call = op.routes, op.call
+    of_torch: Callable[..., PyTree] | None = None
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        nonlocal of_torch
+        if kwargs and op.form is not None and not op.form.keywords.isdisjoint(kwargs):
+            if of_torch is None:
+                other = op.form.make()
+                of_torch = other.function if binder is op.binder else fast_function(other, binder)
+            return of_torch(*args, **kwargs)
         try:
             values: Any = args
             if kwargs:

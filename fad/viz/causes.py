@@ -292,8 +292,7 @@ class _Run:
         self.result = result
         self.outs = [v for v in self.results if v is not None]
         self.needed = self._ancestors()
-        roots = self._roots()
-        self.passed = Pass(roots, [e.node for e in self.ends])
+        self.passed = Pass(self._roots())
         self.by_node = {
             out.below.grad_fn: step
             for step in self.level.steps
@@ -672,7 +671,7 @@ def why_of(loss: Value, inputs: Value) -> Why:
         none = [Finding(n, False, "None", "None: loss has no graph", (cause,)) for n, _ in named]
         return Why(f"loss: {form}, no graph", none, _FOR_LINES)
     try:
-        passed = Pass([_root(loss, np.random.default_rng(0), bool(loss.shape))], [])
+        passed = Pass([_root(loss, np.random.default_rng(0), bool(loss.shape))])
     except errors.GradientError as error:
         raise errors.GradientError(
             "autograd.why: the graph of loss has been freed by a backward pass: call it before "

@@ -42,7 +42,7 @@ class Visit:
 class Pass:
     """A backward pass, made by calling one node after the other; nothing is freed, no hook is called."""
 
-    def __init__(self, roots: Sequence[tuple[Node, int, Value]], ends: Sequence[Value]) -> None:
+    def __init__(self, roots: Sequence[tuple[Node, int, Value]]) -> None:
         self.visits: dict[Node, Visit] = {}
         # What arrives at an input of a node: from which visit, by which of its edges.
         self.arrivals: dict[tuple[Node, int], list[tuple[Visit | None, int, Value]]] = {}
@@ -62,7 +62,7 @@ class Pass:
         ready = [node for node in dict.fromkeys(node for node, _, _ in roots) if not counts[node]]
         while ready:
             node = ready.pop()
-            visit = self._visited(node, node in ends)
+            visit = self._visited(node)
             for k, (target, nr) in enumerate(edges_of(node)):
                 if target is None:
                     continue
@@ -72,7 +72,7 @@ class Pass:
                 if not counts[target]:
                     ready.append(target)
 
-    def _visited(self, node: Node, end: bool) -> Visit:
+    def _visited(self, node: Node) -> Visit:
         count = max([1, node.num_inputs, *[nr + 1 for n, nr in self.arrivals if n is node]][:3])
         incoming = [self.total(node, nr) for nr in range(count)]
         outgoing: list[Value] = [None] * len(edges_of(node))
