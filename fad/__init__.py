@@ -51,7 +51,7 @@ __all__ = ["__version__", *_face.names]
 __getattr__ = _face.find
 
 _replay.install()
-_install.install()
+_install()
 _tracebacks.install()
 
 # It is PyTorch's name for `jit`: who calls it is told so, as of other names that are not there.

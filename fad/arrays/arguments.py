@@ -6,14 +6,14 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Container, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fad.core.avals import Count
-from fad.core.caches import Table, exact
+from fad.core.caches import exact
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
 from fad.core.types import Array, ArrayFunction, Axes, NumpyArray, PyTree, Value
@@ -174,15 +174,6 @@ def flat_types(types: tuple[type, ...]) -> bool:
 
 
 LEAF = object()  # stands in a key where the argument had an array
-_of_arrays = Table(4096)
-
-
-def _key_of_arrays(cls: type, types: tuple[type, ...]) -> PyTree:
-    """The key of a list or tuple with elements of these types; None if some may be no arrays."""
-    key = _of_arrays.get((cls, types))
-    if key is None and all(map(is_array_type, types)):
-        key = _of_arrays.put((cls, types), ("sequence", cls, *[LEAF] * len(types)))
-    return key
 
 
 class Unhashable(Exception):
@@ -243,10 +234,6 @@ def freeze(value: PyTree, role: int, leaves: list[PyTree]) -> PyTree:
         types = tuple(map(type, value))
         if role <= STRUCTURE and flat_types(types):
             return "flat", list if type(value) is list and role else tuple, types, tuple(value)
-        arrays = _key_of_arrays(type(value), types) if role == ARRAY else None
-        if arrays is not None:
-            leaves.extend(value)
-            return arrays
         inside = _INSIDE[role]
         keys = [freeze(v, inside, leaves) for v in value]
         if role == STATIC and all(k is not LEAF and k[0] in _SAFE for k in keys):
@@ -370,15 +357,6 @@ def thaw(key: PyTree, leaves: Iterator[PyTree]) -> PyTree:
     return jax.tree_util.tree_unflatten(key[1], children)
 
 
-def thaw_all(
-    positional: Sequence[object], named: Sequence[tuple[str, PyTree]], leaves: Sequence[object]
-) -> tuple[list[PyTree], dict[str, PyTree]]:
-    """Positional and named arguments, from their keys, in the order of `freeze`."""
-    it = iter(leaves)
-    args = [thaw(k, it) for k in positional]
-    return args, {name: thaw(k, it) for name, k in named}
-
-
 # Lists where a function takes arrays: NumPy reads a list of numbers, of lists and of arrays as an array.
 #
 # JAX refuses lists, but for sequences of arrays, as those of ``concatenate``. fad reads them as NumPy does: a
@@ -444,46 +422,6 @@ def _all_numbers(value: PyTree) -> bool:
         elif not issubclass(cls, (np.ndarray, np.generic)):
             return False
     return True
-
-
-def with_arrays(
-    plan: Any, args: Args, kwargs: Kwargs, join: Callable[[PyTree], PyTree]
-) -> tuple[Args, Kwargs] | None:
-    """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
-
-    Arguments:
-        plan: the parameters of the function, see `fad.arrays.operations`.
-        args, kwargs: the arguments.
-        join: makes one array of a list with arrays in it.
-
-    Returns:
-        The arguments and keywords; None if there is nothing to do.
-    """
-    entries = plan.entries(len(args), tuple(kwargs))
-    if entries is None:  # the call does not fit, which is an error elsewhere
-        return None
-
-    def joined(value: object) -> PyTree:
-        plain = plain_list(value)
-        return join(value) if plain is None else plain
-
-    values = [*args, *kwargs.values()]
-    changed = False
-    for label, position, _ in entries:
-        value = values[position]
-        lists = plan.lists_of(label) if is_list(value) else 0
-        if lists == OPERANDS and isinstance(values[0], str):
-            lists = ONE
-        if lists == ONE:
-            values[position] = joined(value)
-            changed = True
-        elif lists == SEVERAL and any(map(is_list, value)):
-            values[position] = [joined(v) if is_list(v) else v for v in value]
-            changed = True
-    if not changed:
-        return None
-    count = len(args)
-    return tuple(values[:count]), dict(zip(kwargs, values[count:], strict=True))
 
 
 # Dimensions as PyTorch counts them: where a function works along one, a number has one dimension.

@@ -334,8 +334,8 @@ def maker(op: Op) -> Function:
     def function(*options: PyTree, **named: PyTree) -> PyTree:
         if first in named:
             options = (named.pop(first), *options)
-        function_given, options = options[0], options[1:]
-        body = _to_fad(function_given)
+        user_function, options = options[0], options[1:]
+        body = _to_fad(user_function)
         model = jax_function(body, *options, **named)  # fails here if the options are wrong
 
         def method(method_name: str) -> Function:
@@ -348,7 +348,7 @@ def maker(op: Op) -> Function:
             def made(*args: PyTree, **kwargs: PyTree) -> PyTree:  # both steps as one staged call
                 return _staged(run, (body, (options, named), (args, kwargs)), {})
 
-            return functools.update_wrapper(made, function_given, updated=())
+            return functools.update_wrapper(made, user_function, updated=())
 
         made = method("__call__")
         if isinstance(model, jnp.ufunc):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import pkgutil
 import sys
 import types
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -36,6 +35,7 @@ from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
 from fad.core.borrowed import borrow
+from fad.core.faces import module_without_file
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
@@ -522,7 +522,9 @@ class Namespace:
         if attribute.startswith("_"):
             raise no_name(self.name, attribute, "")
         if attribute in self.children:
-            return importlib.import_module(f"{self.name}.{attribute}")
+            child = importlib.import_module(f"{self.name}.{attribute}")
+            setattr(sys.modules[self.name], attribute, child)
+            return child
         try:
             value = getattr(importlib.import_module(self.jax_module), attribute)
         except AttributeError as error:
@@ -565,19 +567,13 @@ class Namespace:
         return sorted(public)
 
 
-class _DerivedModule(types.ModuleType):
-    """A module without a file: one of the many small ones in ``jax.scipy``."""
-
-    def __init__(self, namespace: Namespace, doc: str) -> None:
-        super().__init__(namespace.name, doc)
-        self.__spec__ = ModuleSpec(namespace.name, None, is_package=bool(namespace.children))
-        self.__namespace = namespace
-
-    def __getattr__(self, attribute: str) -> PyTree:
-        return self.__namespace.get(attribute)
-
-    def __dir__(self) -> list[str]:
-        return self.__namespace.names()
+def derived_module(name: str, jax_module: str, children: Sequence[str] = ()) -> None:
+    """Make the module of this name, whose names are those of a JAX module."""
+    namespace = Namespace(name, jax_module, children)
+    doc = f"The names of {jax_module}, for Tensors and arrays. See docs/namespaces.md."
+    module_without_file(
+        name, doc, bool(children), __getattr__=namespace.get, __dir__=namespace.names
+    )
 
 
 def install_tree(name: str, jax_module: str, paths: Sequence[str]) -> tuple[str, ...]:
@@ -592,20 +588,11 @@ def install_tree(name: str, jax_module: str, paths: Sequence[str]) -> tuple[str,
         The names of the direct submodules.
     """
     children: list[str] = []
-    for directory in map(Path, paths):
-        for entry in sorted(directory.iterdir()):
-            if entry.name.startswith("_"):
-                continue
-            if entry.suffix == ".py":
-                child = entry.stem
-                inside: tuple[str, ...] = ()
-            elif (entry / "__init__.py").exists():
-                child = entry.name
-                inside = install_tree(f"{name}.{child}", f"{jax_module}.{child}", [str(entry)])
-            else:
-                continue
-            namespace = Namespace(f"{name}.{child}", f"{jax_module}.{child}", inside)
-            doc = f"The names of {jax_module}.{child}, for Tensors and arrays."
-            sys.modules[namespace.name] = _DerivedModule(namespace, doc)
-            children.append(child)
+    for path in paths:
+        for info in pkgutil.iter_modules([path]):
+            if not info.name.startswith("_"):
+                child, twin = f"{name}.{info.name}", f"{jax_module}.{info.name}"
+                inside = install_tree(child, twin, [f"{path}/{info.name}"]) if info.ispkg else ()
+                derived_module(child, twin, inside)
+                children.append(info.name)
     return tuple(children)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import operator
 import re
-import threading
 import traceback
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from inspect import Parameter, signature
@@ -21,6 +19,9 @@ from fad.arrays.arguments import (
     ARRAY,
     LEAF,
     NUMPY_TYPES,
+    ONE,
+    OPERANDS,
+    SEVERAL,
     STATIC,
     Args,
     Form,
@@ -29,23 +30,22 @@ from fad.arrays.arguments import (
     Unhashable,
     aliases_of,
     along,
-    flat_types,
     freeze,
     is_array,
     is_array_type,
     is_list,
     leaf_by_type,
     lists_in,
+    plain_list,
     role_of,
-    safe_type,
     static_error,
-    thaw_all,
+    thaw,
     unhashable_message,
-    with_arrays,
 )
 from fad.arrays.numpy_functions import adapted, is_elementwise, masked
 from fad.core import trees
 from fad.core.borrowed import is_foreign
+from fad.core.caches import Table
 from fad.core.dataflow import COMPUTED
 from fad.core.dtypes import device_of
 from fad.core.level import bind, state
@@ -168,7 +168,9 @@ def _advice(message: str, who: str, names: Sequence[str], values: Sequence[objec
 
 # The parameters of a JAX function, and which argument of a call belongs to which.
 
-Entry = tuple[object, int, int]
+# Of an argument: its label (the place of its parameter, or a name of its own), its position, its role, and
+# what a list is, see `fad.arrays.arguments`.
+Entry = tuple[object, int, int, int]
 
 
 class Parameters:
@@ -176,30 +178,24 @@ class Parameters:
 
     def __init__(self, jax_function: Callable[..., PyTree], roles: dict[str, Role]) -> None:
         self.signature = signature(jax_function)
-        self.positional: list[tuple[int, int]] = []
-        self.named: dict[str, tuple[int, int]] = {}
+        self.positional: list[tuple[int, int, int]] = []
+        self.named: dict[str, tuple[int, int, int]] = {}
         self.names: list[str] = list(self.signature.parameters)
-        self.rest: int | None = None
+        self.rest: tuple[int, int] | None = None
         self.rest_named: int | None = None
-        # What a list is for a parameter, where it is an array or several.
-        self.lists: dict[int, int] = {}
-        self.rest_lists = 0
         for i, p in enumerate(self.signature.parameters.values()):
             entry = roles[p.name] if p.name in roles else role_of(p)
             role, lists = entry if isinstance(entry, tuple) else (entry, lists_in(p))
             lists = 0 if role == STATIC else lists
             if p.kind is Parameter.VAR_POSITIONAL:
-                self.rest = role
-                self.rest_lists = lists
+                self.rest = role, lists
             elif p.kind is Parameter.VAR_KEYWORD:
                 self.rest_named = role
             else:
-                if lists:
-                    self.lists[i] = lists
                 if p.kind is not Parameter.KEYWORD_ONLY:
-                    self.positional.append((i, role))
+                    self.positional.append((i, role, lists))
                 if p.kind is not Parameter.POSITIONAL_ONLY:
-                    self.named[p.name] = (i, role)
+                    self.named[p.name] = (i, role, lists)
         self.others = {
             name: role
             for name, role in roles.items()
@@ -210,7 +206,7 @@ class Parameters:
             self.named[alias] = self.named[name]
 
     def entries(self, count: int, keywords: Sequence[str]) -> list[Entry] | None:
-        """Label, position and role of each argument of a call, in the order of the parameters.
+        """An `Entry` for each argument of a call, in the order of the parameters.
 
         Arguments:
             count: how many arguments are positional.
@@ -222,31 +218,27 @@ class Parameters:
         entries: list[Entry] = []
         for position in range(count):
             if position < len(self.positional):
-                label, role = self.positional[position]
-                entries.append((label, position, role))
+                label, role, lists = self.positional[position]
+                entries.append((label, position, role, lists))
             elif self.rest is not None:
-                entries.append((f"*{position}", position, self.rest))
+                role, lists = self.rest
+                entries.append((f"*{position}", position, role, lists))
             else:
                 return None
-        taken = {label for label, _, _ in entries}
+        taken = {entry[0] for entry in entries}
         named: list[Entry] = []
         others: list[Entry] = []
         for position, name in enumerate(keywords, count):
             parameter = self.named.get(name)
             if parameter is not None and parameter[0] not in taken:
-                named.append((parameter[0], position, parameter[1]))
-                taken.add(parameter[0])
+                label, role, lists = parameter
+                named.append((label, position, role, lists))
+                taken.add(label)
             elif parameter is None and self.rest_named is not None:
-                others.append((name, position, self.others.get(name, self.rest_named)))
+                others.append((name, position, self.others.get(name, self.rest_named), 0))
             else:
                 return None
         return entries + sorted(named) + sorted(others)
-
-    def lists_of(self, label: int | str) -> int:
-        """What a list is for a parameter, by its label; see `fad.arrays.arguments`."""
-        if isinstance(label, str):
-            return self.rest_lists if label.startswith("*") else 0
-        return self.lists.get(label, 0)
 
     def renamed(self, kwargs: Kwargs) -> Kwargs:
         """Keywords under JAX's names, and devices that are strings as devices."""
@@ -344,8 +336,8 @@ OUT = Primitive("out", lambda _, result: jnp.asarray(result))
 #
 # The eager fast path does none of this. How a call splits depends, with few exceptions, only on the
 # types of its arguments and on its keywords. That pair is looked up in ``routes``, and the answer is
-# either the Primitive itself (all arguments are leaves), or a `Route` that picks leaves and static
-# values by position and finds the Primitive in one more lookup.
+# either the Primitive itself (all arguments are leaves), or a `Route`, by which `Op.find` splits the call
+# without the signature.
 #
 # A call without any array (``zeros((3,))``) calls the JAX function directly. Whether it returns Tensors
 # or JAX arrays is said in NOTE [what makes a Tensor].
@@ -355,7 +347,6 @@ OUT = Primitive("out", lambda _, result: jnp.asarray(result))
 
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
-KNOWN = 256  # kept for each route
 
 _EXPECTED = {"dtype": "dtype", "out": "Tensor"}
 _NOT_TRACEABLE = (
@@ -364,16 +355,6 @@ _NOT_TRACEABLE = (
     jax.errors.NonConcreteBooleanIndexError,
 )
 _RECOVERABLE = (*_NOT_TRACEABLE, OverflowError)
-
-_lock = threading.RLock()
-
-
-def _remember(cache: dict[Hashable, Any], key: Hashable, value: PyTree, limit: int) -> None:
-    """Store in a bounded cache, which forgets its oldest entry when it is full."""
-    with _lock:
-        if len(cache) >= limit and key not in cache:
-            del cache[next(iter(cache))]
-        cache[key] = value
 
 
 def _holds_tensor(value: PyTree) -> bool:
@@ -418,50 +399,16 @@ class Route:
     def __init__(
         self, entries: list[Entry], values: Sequence[object], keyword: str | None = None
     ) -> None:
-        self.entries = [(position, role) for _, position, role in entries]
+        self.entries = [(position, role) for _, position, role, _ in entries]
         # What one call means by ``dim`` is not what another means by ``axis``.
-        self.labels = (keyword, *[label for label, _, _ in entries])
-        leaves: list[int] = []
-        statics: list[int] = []
-        self.tuple = -1
-        self.simple = True
-        self.arrays = False
-        for position, role in self.entries:
-            cls = type(values[position])
-            if leaf_by_type(cls, role):
-                leaves.append(position)
-                self.arrays = self.arrays or is_array_type(cls)
-            elif safe_type(cls):
-                statics.append(position)
-            elif cls is tuple and role == STATIC and self.tuple < 0:
-                statics.append(position)
-                self.tuple = position
-            else:
-                self.simple = False
+        self.labels = (keyword, *[entry[0] for entry in entries])
+        types = [(type(values[position]), role) for position, role in self.entries]
+        leaves = [cls for cls, role in types if leaf_by_type(cls, role)]
+        self.arrays = any(map(is_array_type, leaves))
         self.numpy = numpy_alone(values)
-        self.simple = self.simple and self.arrays and not self.numpy
-        self.plain = self.simple and leaves == list(range(len(values)))
-        self.leaves = _picker(leaves)
-        self.statics = _picker(statics) if len(statics) != 1 else operator.itemgetter(*statics)
-        self.known: dict[Hashable, Primitive] = {}
-
-    def quick_key(self, values: Sequence[PyTree]) -> Hashable:
-        """A key for ``known``; None if it would not tell this call from all others."""
-        if not self.simple:
-            return None
-        if self.tuple < 0:
-            return self.statics(values)
-        types = tuple(map(type, values[self.tuple]))
-        return (self.statics(values), *types) if flat_types(types) else None
-
-
-def _picker(positions: list[int]) -> Callable[[Any], Any]:
-    """A function that picks ``positions`` out of a tuple, as a tuple."""
-    count = len(positions)
-    first = positions[0] if positions else 0
-    if positions == list(range(first, first + count)):
-        return operator.itemgetter(slice(first, first + count))
-    return operator.itemgetter(*positions)
+        # All arguments are leaves, in their order: the types tell the Primitive.
+        in_order = [position for position, _ in self.entries] == list(range(len(values)))
+        self.plain = self.arrays and not self.numpy and in_order and len(leaves) == len(values)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -489,8 +436,8 @@ class Op:
     collective: bool = False
     results: int = FOLLOWS
     form: Form | None = None
-    primitives: dict[Hashable, Primitive] = dataclasses.field(default_factory=dict)
-    routes: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    primitives: Table = dataclasses.field(default_factory=lambda: Table(PRIMITIVES))
+    routes: Table = dataclasses.field(default_factory=lambda: Table(ROUTES))
 
     def __post_init__(self) -> None:
         function = fast_function(self, self.binder)
@@ -510,10 +457,10 @@ class Op:
         """Run a call whose Primitive is not known from its types alone.
 
         First it becomes a call that JAX's function takes: without masked parts, with arrays for lists, by
-        JAX's keywords, or a call of the operation that it means in PyTorch or NumPy. These come before the
-        route, which would fix the roles of what they change. Then it is split into leaves and a key.
-        Without an array among the leaves it is JAX's own call; else the Primitive of the key runs. It is
-        stored after it has run, so that a call that fails leaves nothing behind.
+        JAX's keywords, or a call of the operation that it means in NumPy. These come before the route, which
+        would fix the roles of what they change. Then it is split into leaves and a key. Without an array
+        among the leaves it is JAX's own call; else the Primitive of the key runs. It is stored after it has
+        run, so that a call that fails leaves nothing behind.
         """
         binder = binder or self.binder
         elements = without_parts(args, kwargs)
@@ -527,9 +474,6 @@ class Op:
         kinds = (*map(type, values), *kwargs)
         route = self.routes.get(kinds)
         if type(route) is not Route:
-            if self.form is not None and not self.form.keywords.isdisjoint(kwargs):
-                other = self.form.make()
-                return other.call(args, kwargs, other.binder if binder is self.binder else binder)
             of_numpy = adapted(self, args, kwargs) if kwargs else None
             if of_numpy is not None:
                 other, args, kwargs = of_numpy
@@ -544,7 +488,6 @@ class Op:
             out = self._for_keywords(kwargs)(*args, **self.plan.renamed(kwargs))
             return jax.block_until_ready(out) if any(map(is_foreign, values)) else out
         primitive = self.primitives.get(key)
-        new = primitive is None
         if primitive is None:
             fn = self._function(keys, len(args), tuple(kwargs), route)
             jit = kwargs.get("device") is None  # compiled code runs where its arguments are
@@ -558,27 +501,57 @@ class Op:
         except _NOT_TRACEABLE as error:
             if not primitive.jit or self.collective:
                 raise self._needs_values(leaves, error) from None
-            new, primitive = True, Primitive(self.name, primitive.fn, jit=False)
+            primitive = Primitive(self.name, primitive.fn, jit=False)
             try:
                 out = binder(primitive, leaves)
             except _NOT_TRACEABLE as again:
                 raise self._needs_values(leaves, again) from None
             self.routes.clear()
+            self.primitives.pop(key, None)
         except (TypeError, ValueError) as error:
             if "hashable" not in str(error):
                 raise
             raise self._not_static(args, kwargs, route) from error
-        if new:
-            _remember(self.primitives, key, primitive, PRIMITIVES)
-        self._remember_route(kinds, route, keys, values, primitive)
+        self.primitives.put(key, primitive)
+        if not route.plain:
+            self.routes.put(kinds, route)
+        elif all(k is LEAF for k in keys):
+            self.routes.put(kinds, primitive)
         if type(out) is tuple:
             out = primitive.unflatten(out)
         follows_numpy = self.results == FOLLOWS and (route.numpy or numpy_alone(leaves))
         return as_tensors(out) if follows_numpy else out
 
     def with_arrays(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
-        """The arguments of a call, with arrays for lists; None if there is nothing to do."""
-        return with_arrays(self.plan, args, kwargs, _JOIN.function)
+        """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
+
+        Returns:
+            The arguments and keywords; None if there is nothing to do.
+        """
+        entries = self.plan.entries(len(args), tuple(kwargs))
+        if entries is None:  # the call does not fit, which is an error elsewhere
+            return None
+
+        def joined(value: object) -> PyTree:
+            plain = plain_list(value)
+            return _JOIN.function(value) if plain is None else plain
+
+        values = [*args, *kwargs.values()]
+        changed = False
+        for _, position, _, of_list in entries:
+            value = values[position]
+            lists = of_list if is_list(value) else 0
+            if lists == OPERANDS and isinstance(values[0], str):
+                lists = ONE
+            if lists == ONE:
+                values[position] = joined(value)
+                changed = True
+            elif lists == SEVERAL and any(map(is_list, value)):
+                values[position] = [joined(v) if is_list(v) else v for v in value]
+                changed = True
+        if not changed:
+            return None
+        return tuple(values[: len(args)]), dict(zip(kwargs, values[len(args) :], strict=True))
 
     def _needs_values(self, leaves: Sequence[object], error: Exception) -> Exception:
         """What to raise where values are needed that a transform hides; JAX's own for arrays."""
@@ -613,7 +586,7 @@ class Op:
             except TypeError as error:
                 raise TypeError(f"{who}: {error}") from None
             raise TypeError(f"{who}: a parameter is given twice")
-        for label, position, _ in entries:
+        for label, position, _, _ in entries:
             name = self.plan.names[label] if isinstance(label, int) else ""
             if name in ("dtype", "out") and isinstance(values[position], bool):
                 raise TypeError(
@@ -621,7 +594,7 @@ class Op:
                     "dimensions that are reduced, write keepdims=True (or keepdim=True)"
                 )
         leaves: list[PyTree] = []
-        for _, position, role in entries:  # `freeze` learns each type
+        for _, position, role, _ in entries:  # `freeze` learns each type
             try:
                 freeze(values[position], role, leaves)
             except Unhashable as error:
@@ -667,37 +640,26 @@ class Op:
         named = list(zip(names, keys[count:], strict=True))
 
         def fn(*leaves: Array) -> PyTree:
-            args, kwargs = thaw_all(positional, named, leaves)
+            it = iter(leaves)
+            args = [thaw(k, it) for k in positional]
+            kwargs = {name: thaw(k, it) for name, k in named}
             return _keep_flags(jax_function(*args, **renamed(kwargs)))
 
         return fn
-
-    def _remember_route(
-        self,
-        kinds: tuple[Hashable, ...],
-        route: Route,
-        keys: tuple[Hashable, ...],
-        values: Args,
-        primitive: Primitive,
-    ) -> None:
-        if self.collective:
-            return
-        if route.plain:
-            if all(k is LEAF for k in keys):
-                _remember(self.routes, kinds, primitive, ROUTES)
-            return
-        if self.routes.get(kinds) is not route:
-            _remember(self.routes, kinds, route, ROUTES)
-        quick = route.quick_key(values)
-        if quick is not None and sum(k is LEAF for k in keys) == len(route.leaves(values)):
-            _remember(route.known, quick, primitive, KNOWN)
 
 
 def fast_function(op: Op, binder: Binder) -> Any:
     """What users call: the fast path of NOTE [how an operation finds its Primitive]."""
     routes, call = op.routes, op.call
+    of_torch: Callable[..., PyTree] | None = None
 
     def function(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        nonlocal of_torch
+        if kwargs and op.form is not None and not op.form.keywords.isdisjoint(kwargs):
+            if of_torch is None:
+                other = op.form.make()
+                of_torch = other.function if binder is op.binder else fast_function(other, binder)
+            return of_torch(*args, **kwargs)
         try:
             values: Any = args
             if kwargs:
@@ -716,14 +678,6 @@ def fast_function(op: Op, binder: Binder) -> Any:
                 primitive: Any = route
             elif route is None:
                 return call(args, kwargs, binder)
-            elif route.simple:
-                try:
-                    at = route.tuple
-                    key = route.statics(values)
-                    primitive = route.known[key if at < 0 else (key, *map(type, values[at]))]
-                except (KeyError, TypeError):  # new, or a tuple that has no hash
-                    return call(args, kwargs, binder)
-                values = route.leaves(values)
             else:
                 try:
                     primitive, values = op.find(route, values)

@@ -95,8 +95,8 @@ def computed_as(function: Function, other: Function) -> Function:
             return other(*values)
 
         point = tuple([primals[k] for k in differentiated])
-        found = jax.jvp(on_differentiated, point, tuple([tangents[k] for k in differentiated]))[1]
-        return jax.tree.map(lambda t, o: t.astype(o.dtype), found, out)
+        tangent = jax.jvp(on_differentiated, point, tuple([tangents[k] for k in differentiated]))[1]
+        return jax.tree.map(lambda t, o: t.astype(o.dtype), tangent, out)
 
     return with_rule(function, rule)
 
@@ -148,10 +148,10 @@ def series(coefficient: Callable[[int], float], limit: float, n: int = 0) -> Arr
 
     @functools.cache
     def coefficients(eps: float) -> list[float]:
-        found = [coefficient(k) * math.perm(k, n) for k in range(n, n + 60)]
-        sizes = [abs(c) * limit**k for k, c in enumerate(found)]
+        terms = [coefficient(k) * math.perm(k, n) for k in range(n, n + 60)]
+        sizes = [abs(c) * limit**k for k, c in enumerate(terms)]
         last = max(k for k, size in enumerate(sizes) if size > eps / 8 * max(sizes))
-        return found[: last + 1]
+        return terms[: last + 1]
 
     return lambda u: polynomial(coefficients(float(jnp.finfo(u.dtype).eps)), u)
 
@@ -446,8 +446,8 @@ def _angle(angle: Function) -> Function:
             return angle(lax.stop_gradient(z), deg)  # 0 or pi
 
         def by_parts(z: Array) -> Array:
-            found = arctan2(jnp.imag(z), jnp.real(z))
-            return jnp.rad2deg(found) if deg else found
+            angles = arctan2(jnp.imag(z), jnp.real(z))
+            return jnp.rad2deg(angles) if deg else angles
 
         return computed_as(lambda z: angle(z, deg), by_parts)(z)
 
@@ -559,8 +559,8 @@ def _logsumexp(logsumexp: Function) -> Function:
         top = jnp.where(jnp.isfinite(top), top, 0)
         total = jnp.sum(_times_exp(a - top, b), axes, keepdims=keepdims)
         sign = jnp.sign(total)
-        found = jnp.log(jnp.abs(total)) + (top if keepdims else lax.squeeze(top, axes))
-        return (found, sign) if return_sign else jnp.where(sign < 0, jnp.nan, found)
+        logs = jnp.log(jnp.abs(total)) + (top if keepdims else lax.squeeze(top, axes))
+        return (logs, sign) if return_sign else jnp.where(sign < 0, jnp.nan, logs)
 
     return smooth
 

@@ -138,8 +138,8 @@ def _poch(poch: Function) -> Function:
     factor = with_slopes(value, lambda out, z, m: out * rise(z, m), by_m)
 
     def by_z(_: Array, z: Array, m: Array) -> Array:
-        found = rise(z, m)
-        return factor(z, m) * jnp.where(near(z, m), 1 + z * found, found)
+        slope = rise(z, m)
+        return factor(z, m) * jnp.where(near(z, m), 1 + z * slope, slope)
 
     smooth = with_slopes(poch, by_z, by_m)
     return lambda z, m: smooth(*jnp.broadcast_arrays(*_floats(jnp.asarray(poch(z, m)), z, m)))
@@ -251,12 +251,12 @@ def _expn(expn: Function) -> Function:
     def lower(n: Array, x: Array, steps: int) -> Array:
         """``expn(n - steps, x)``."""
         order = n - steps
-        found = expn(jnp.maximum(order, 0), x)
+        values = expn(jnp.maximum(order, 0), x)
         below = jnp.exp(-x) / x
         for k in range(1, steps + 1):
             below = (jnp.exp(-x) + k * below) / x
-            found = jnp.where(order == -k, below, found)
-        return jnp.where(n < 0, jnp.nan, found)
+            values = jnp.where(order == -k, below, values)
+        return jnp.where(n < 0, jnp.nan, values)
 
     @functools.cache
     def derivative(steps: int) -> Function:
@@ -408,17 +408,17 @@ def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
         """``(x + shift)**(lmbda - k)``."""
         base, exponent = x + shift, lmbda - k
         if k > 2:
-            found = power(x, exponent)
+            powers = power(x, exponent)
         else:  # of the exponent of the least size: digits are lost in proportion to it
             shifted = lmbda > 0.5
             half = jnp.where(base == 0, 1, power(x, jnp.where(shifted, lmbda - 1, lmbda) / 2))
             if k == 0:
-                found = half * jnp.where(shifted, half * base, half)
+                powers = half * jnp.where(shifted, half * base, half)
             else:
                 lowered = half / base
-                found = (half if k == 1 else lowered) * jnp.where(shifted, half, lowered)
+                powers = (half if k == 1 else lowered) * jnp.where(shifted, half, lowered)
         at_zero = jnp.where(exponent > 0, 0, jnp.where(exponent == 0, 1, jnp.inf))
-        return jnp.where(base == 0, at_zero, found)
+        return jnp.where(base == 0, at_zero, powers)
 
     @functools.cache
     def by_both(n: int, k: int) -> Function:
@@ -438,10 +438,10 @@ def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
                 factor = math.perm(n, j) * factors[j]
                 return jnp.where(factor == 0, 0, factor * (logs ** (n - j) * last))
 
-            found = term(n)
+            total = term(n)
             for j in reversed(range(n)):  # at 0 that of the highest power of the logarithm counts
-                found = term(j) + jnp.where(at_zero & (factors[j] != 0), 0, found)
-            return found
+                total = term(j) + jnp.where(at_zero & (factors[j] != 0), 0, total)
+            return total
 
         return with_slopes(
             value,
@@ -464,10 +464,10 @@ def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
             logs = jnp.where(at_zero, 0, log(x))
             inverse, u = 1 / jnp.where(lmbda == 0, 1, lmbda), lmbda * logs
             scale = inverse**n
-            found = raised(x, lmbda, 0) * inverse * (polynomial(signed, u) * scale)
-            found = found - signed[0] * inverse * scale
-            found = jnp.where(at_zero & (lmbda <= 0), (-1.0) ** (n + 1) * jnp.inf, found)
-            return jnp.where((jnp.abs(u) < radius) & ~at_zero, logs ** (n + 1) * near(u), found)
+            values = raised(x, lmbda, 0) * inverse * (polynomial(signed, u) * scale)
+            values = values - signed[0] * inverse * scale
+            values = jnp.where(at_zero & (lmbda <= 0), (-1.0) ** (n + 1) * jnp.inf, values)
+            return jnp.where((jnp.abs(u) < radius) & ~at_zero, logs ** (n + 1) * near(u), values)
 
         return with_slopes(
             value,

@@ -74,6 +74,14 @@ class Loop(NamedTuple):
         return [number, number, *slots]
 
 
+class Derivative(NamedTuple):
+    """Of a loop: in which constants of its body, and in which carries."""
+
+    loop: Loop
+    consts: Mask
+    carries: Mask
+
+
 def parts_of(loop: Loop, values: Sequence[Array | None]) -> tuple[Any, list[Any], list[Any]]:
     """The operands by kind, what the forward loop stored, and the tangents or cotangents."""
     n = loop.operand_count
@@ -158,8 +166,9 @@ def advance(distance: Array, free: Array) -> Array:
     return jnp.where(free == 1, distance, jnp.clip(apart, 1, distance))
 
 
-def pull(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
+def pull(*values: Array, of: Derivative) -> list[Array]:
     """The cotangents of the body's constants and of the first carry."""
+    loop, consts, carries = of
     (_, body_consts, _), (steps, stride, *slots), cotangents = parts_of(loop, values)
     rows = loop.kept + loop.extra
     slots = [jnp.concatenate([s, rows_of(s[0], loop.extra)]) for s in slots]
@@ -243,8 +252,9 @@ def dependent(loop: Loop, consts: Mask, carries: Mask) -> Mask:
 
 
 @functools.lru_cache(maxsize=1024)
-def augmented(loop: Loop, consts: Mask, carries: Mask) -> Loop:
+def augmented(of: Derivative) -> Loop:
     """The loop on (constants, their tangents) and (carries, their tangents)."""
+    loop, consts, carries = of
     jvp, _ = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
     n, k, m = loop.body_count, sum(consts), len(carries)
 
@@ -341,25 +351,24 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
 # The derivatives, as loops
 
 
-def push(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array]:
+def push(*values: Array, of: Derivative) -> list[Array]:
     """The tangents of the final carry."""
-    operands, _, tangents = parts_of(loop, values)
-    both, other = joined(consts, operands, tangents), augmented(loop, consts, carries)
-    return list(loop_p.bind(*both, loop=other, stored=False))[len(carries) :]
+    operands, _, tangents = parts_of(of.loop, values)
+    both = joined(of.consts, operands, tangents)
+    return list(loop_p.bind(*both, loop=augmented(of), stored=False))[len(of.carries) :]
 
 
-def curve(*values: Array, loop: Loop, consts: Mask, carries: Mask) -> list[Array | None]:
+def curve(*values: Array, of: Derivative) -> list[Array | None]:
     """The derivative of the pullback's results in direction of the tangents, cotangents fixed."""
+    loop, consts, carries = of
     n, m = loop.operand_count, sum(carries)
     operands, cotangents, tangents = loop.split(values[:n]), values[n : n + m], values[n + m :]
-    other = augmented(loop, consts, carries)
+    other = augmented(of)
     both = joined(consts, operands, tangents)
     stored = loop_p.bind(*both, loop=other, stored=True)[len(carries) + m :]
     zeros = [jnp.zeros_like(c) for c in cotangents]
-    consts = (*consts, *[False] * sum(consts))
-    carries = (*carries, *[True] * m)
-    options = {"loop": other, "consts": consts, "carries": carries}
-    outs = pullback_p.bind(*both, *stored, *zeros, *cotangents, **options)
+    of_other = Derivative(other, (*consts, *[False] * sum(consts)), (*carries, *[True] * m))
+    outs = pullback_p.bind(*both, *stored, *zeros, *cotangents, of=of_other)
     return list(outs)[: len(outs) - m]
 
 
@@ -377,12 +386,12 @@ def _loop_avals(*avals: Aval, loop: Loop, stored: bool) -> list[Aval]:
     return [*outs, *loop.stored_avals()] if stored else outs
 
 
-def _linear_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> list[Aval]:
-    return select(carries, loop.body.out_avals)
+def _linear_avals(*avals: Aval, of: Derivative) -> list[Aval]:
+    return select(of.carries, of.loop.body.out_avals)
 
 
-def _gradient_avals(*avals: Aval, loop: Loop, consts: Mask, carries: Mask) -> list[Aval]:
-    return select((*consts, *carries), loop.body.in_avals)
+def _gradient_avals(*avals: Aval, of: Derivative) -> list[Aval]:
+    return select((*of.consts, *of.carries), of.loop.body.in_avals)
 
 
 def _is_zero(t: object) -> bool:
@@ -414,54 +423,45 @@ def _loop_jvp(
         return kept, zeros
     _, of_consts, of_carry = loop.split(tangents)
     some = _filled([*select(consts, of_consts), *select(carries, of_carry)])
-    options = {"loop": loop, "consts": consts, "carries": carries}
-    out_t = linear_p.bind(*primals, *outs[n:], *some, **options)
+    of = Derivative(loop, consts, carries)
+    out_t = linear_p.bind(*primals, *outs[n:], *some, of=of)
     return kept, [*spread(carries, out_t, zeros[:n]), *zeros[n:]]
 
 
-def _linear_jvp(
-    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
-) -> Outputs:
-    n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
+def _linear_jvp(primals: Values, tangents: Values, *, of: Derivative) -> Outputs:
+    loop, n = of.loop, of.loop.operand_count
     operands, _, linear = parts_of(loop, primals)
     operands_t, _, linear_t = parts_of(loop, tangents)
-    outs = linear_p.bind(*primals, **options)
+    outs = linear_p.bind(*primals, of=of)
     if all(map(_is_zero, tangents[:n])):
         first = len(primals) - len(linear)
-        return outs, linear_p.bind(*primals[:first], *_filled(linear_t), **options)
-    _, out_t = _loop_jvp(
-        joined(consts, operands, linear),
-        joined(consts, operands_t, linear_t),
-        loop=augmented(loop, consts, carries),
-        stored=False,
-    )
-    return outs, out_t[len(carries) :]
+        return outs, linear_p.bind(*primals[:first], *_filled(linear_t), of=of)
+    both, both_t = joined(of.consts, operands, linear), joined(of.consts, operands_t, linear_t)
+    _, out_t = _loop_jvp(both, both_t, loop=augmented(of), stored=False)
+    return outs, out_t[len(of.carries) :]
 
 
-def _pullback_jvp(
-    primals: Values, tangents: Values, *, loop: Loop, consts: Mask, carries: Mask
-) -> Outputs:
-    n, options = loop.operand_count, {"loop": loop, "consts": consts, "carries": carries}
-    outs = pullback_p.bind(*primals, **options)
+def _pullback_jvp(primals: Values, tangents: Values, *, of: Derivative) -> Outputs:
+    loop, consts, carries = of
+    n = loop.operand_count
+    outs = pullback_p.bind(*primals, of=of)
     _, _, cotangents = parts_of(loop, primals)
     _, _, of_cotangents = parts_of(loop, tangents)
     first = len(primals) - len(cotangents)
     parts = []
     if not all(map(_is_zero, of_cotangents)):
-        parts.append(pullback_p.bind(*primals[:first], *_filled(of_cotangents), **options))
+        parts.append(pullback_p.bind(*primals[:first], *_filled(of_cotangents), of=of))
     if not all(map(_is_zero, tangents[:n])):
         _, of_consts, of_carry = loop.split(tangents[:n])
         moved = _differentiated(loop, tangents[:n], carries)
         all_consts = tuple([a or b for a, b in zip(consts, moved[0], strict=True)])
         all_carries = dependent(loop, all_consts, moved[1])
-        zeros = [jnp.zeros(a.shape, a.dtype) for a in loop.body.out_avals if is_inexact(a.dtype)]
         places = tuple([is_inexact(a.dtype) for a in loop.body.out_avals])
-        every = spread(carries, cotangents, spread(places, zeros))
+        zeros = [jnp.zeros(a.shape, a.dtype) for a in select(places, loop.body.out_avals)]
+        every = select(all_carries, spread(carries, cotangents, spread(places, zeros)))
         moved_t = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
-        bent = curvature_p.bind(
-            *primals[:n], *select(all_carries, every), *moved_t,
-            loop=loop, consts=all_consts, carries=all_carries,
-        )  # fmt: skip
+        of_all = Derivative(loop, all_consts, all_carries)
+        bent = curvature_p.bind(*primals[:n], *every, *moved_t, of=of_all)
         asked = select((*all_consts, *all_carries), (*consts, *carries))
         parts.append(select(tuple(asked), bent))
     if not parts:
@@ -469,23 +469,22 @@ def _pullback_jvp(
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
 
 
-def _curvature_jvp(primals: Values, tangents: Values, **options: PyTree) -> Outputs:
+def _curvature_jvp(primals: Values, tangents: Values, *, of: Derivative) -> Outputs:
     differentiated = tuple([not _is_zero(t) for t in tangents])
 
     def of_differentiated(*some: Operand) -> list[Array | None]:
-        return curve(*spread(differentiated, some, primals), **options)
+        return curve(*spread(differentiated, some, primals), of=of)
 
     return jax.jvp(
         of_differentiated, select(differentiated, primals), select(differentiated, tangents)
     )
 
 
-def _transpose(primitive: Any, cotangents: Values, *values: Operand, **options: PyTree) -> Values:
+def _transpose(primitive: Any, cotangents: Values, *values: Operand, of: Derivative) -> Values:
     """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
-    loop, of_curvature = options["loop"], primitive is curvature_p
-    others = sum(options["carries"]) if of_curvature else 2 + len(loop.body.out_avals)
-    first = loop.operand_count + others
-    pulled = iter(primitive.bind(*values[:first], *_filled(cotangents), **options))
+    others = sum(of.carries) if primitive is curvature_p else 2 + len(of.carries)
+    first = of.loop.operand_count + others
+    pulled = iter(primitive.bind(*values[:first], *_filled(cotangents), of=of))
     linear = [(v, next(pulled)) for v in values[first:]]
     return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
 
@@ -514,12 +513,11 @@ def _batch_rule(
     values: Values,
     dims: Sequence[int | None],
     *,
-    loop: Loop,
-    consts: Mask,
-    carries: Mask,
+    of: Derivative,
     primitive: Any,
 ) -> Outputs:
     """The other three: what is differentiated is batched, so that each lane has its own derivative."""
+    loop, consts, carries = of
     n, size = loop.operand_count, axis_data.size
     values, have = _to_front(values, dims)
     differentiated = [*[False] * loop.cond_count, *consts, *carries]
@@ -546,10 +544,8 @@ def _batch_rule(
     rest = [v if h else rows_of(v, size) for v, h in zip(rest, rest_have, strict=True)]
     if made.lanes:
         consts = (*[False] * loop.cond_count, *consts)
-    outs = primitive.bind(
-        *cond_consts, *body_consts, *carry, *stored, *rest,
-        loop=made.loop, consts=consts, carries=carries,
-    )  # fmt: skip
+    of = Derivative(made.loop, consts, carries)
+    outs = primitive.bind(*cond_consts, *body_consts, *carry, *stored, *rest, of=of)
     return outs, [0] * len(outs)
 
 

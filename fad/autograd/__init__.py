@@ -5,6 +5,7 @@ C++ name. The table in docs/graph.md lists them all.
 """
 
 from fad.core.faces import Face as _Face
+from fad.core.faces import module_without_file as _module_without_file
 from fad.errors.missing_names import hints_of as _hints_of
 
 # The names, by the modules that have them.
@@ -37,8 +38,63 @@ _TOOLS = {
     "": "profiler",
     "fad.profiling.profiler": "profile record_function",
     "fad.testing.gradient_checks": "gradcheck gradgradcheck",
-    "fad.viz.graph_causes": "why=why_of",
+    "fad.viz.causes": "why=why_of",
 }
+
+# Modules with the names of those in torch.autograd: what they hold, and their names.
+_MODULES = {
+    "forward_ad": (
+        "dual Tensors, in blocks or between two calls, and their switch",
+        {
+            "fad.transforms.jvp": """UnpackedDualTensor=UnpackedDual dual_level enter_dual_level
+                exit_dual_level is_fwd_grad_enabled make_dual set_fwd_grad_enabled unpack_dual"""
+        },
+    ),
+    "function": (
+        "custom operations, and what their rules are given",
+        {
+            "fad.autograd.nested": "NestedIOFunction",
+            "fad.functions.context": "FunctionCtx=Context",
+            "fad.functions.function": "Function once_differentiable",
+        },
+    ),
+    "grad_mode": (
+        "whether operations are recorded",
+        {
+            "fad.tape.grad_mode": """enable_grad inference_mode is_grad_enabled
+                is_inference_mode_enabled no_grad set_grad_enabled"""
+        },
+    ),
+    "graph": (
+        "nodes and edges, hooks on groups of Tensors, saved values",
+        {
+            "fad.tape.builtin_nodes": "get_gradient_edge",
+            "fad.tape.graph": "Edge GradientEdge Node",
+            "fad.tape.handles": "RemovableHandle",
+            "fad.tape.hooks": "register_multi_grad_hook",
+            "fad.tape.saved": """allow_mutation_on_saved_tensors disable_saved_tensors_hooks
+                save_on_cpu saved_tensors_hooks""",
+            "fad.views.inplace": "increment_version",
+        },
+    ),
+    "profiler": (
+        "profiles, and names for blocks in them",
+        {
+            "fad.profiling.profiler": "profile record_function",
+            "fad.tape.anomaly": "emit_trace",
+        },
+    ),
+}
+for _name, (_about, _names) in _MODULES.items():
+    _full = f"{__name__}.{_name}"
+    _inner = _Face(_full, _hints_of(_full), later=_names)
+    _doc = f"``torch.autograd.{_name}``'s names: {_about}."
+    _attributes = {
+        "__all__": _inner.names,
+        "__dir__": _inner.names.copy,
+        "__getattr__": _inner.find,
+    }
+    _module_without_file(_full, _doc, _face=_inner, **_attributes)
 
 _face = _Face(__name__, _hints_of(__name__), _LIBRARY, _TOOLS)
 __all__ = _face.names

@@ -21,7 +21,6 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad import scipy
-from fad.core.borrowed import borrow
 from fad.core.tensor import Tensor
 from fad.core.types import DeviceLike, PyTree
 from fad.errors import ArgumentError, HostValueError, TrackedValueError, attribute, describe
@@ -62,8 +61,8 @@ def from_dlpack(
         )
     if isinstance(x, np.ndarray) and jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
         return as_tensor(jnp.asarray(np.array(x), device=device))
-    array = jnp.from_dlpack(x, device=device, copy=copy)
-    return as_tensor(array if copy else borrow(array, x))
+    t: Tensor = fnp.from_dlpack(x, device=device, copy=copy)
+    return t
 
 
 def _leaving(x: Tensor, what: str) -> Any:

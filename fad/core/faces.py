@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 
 class Face:
@@ -63,3 +65,16 @@ def _homes_of(table: dict[str, str]) -> dict[str, tuple[str, str]]:
             name, _, attribute = entry.partition("=")
             homes[name] = (home, attribute or name)
     return homes
+
+
+def module_without_file(name: str, doc: str, is_package: bool = False, **names: object) -> None:
+    """A module that is made here: what it has is looked up by the ``__getattr__`` among its names.
+
+    >>> module_without_file("fad.example", "An example.", __getattr__=str.upper)
+    >>> from fad.example import loud
+    >>> loud
+    'LOUD'
+    """
+    module = ModuleType(name, doc)
+    vars(module).update(names, __spec__=ModuleSpec(name, None, is_package=is_package))
+    sys.modules[name] = module

@@ -235,8 +235,7 @@ def reader(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except Exception as error:
             if isinstance(error, AttributeError):
                 raise
-            own: Any = type(error)
-            kind = _attribute_error(own)
+            kind: Any = _attribute_error(type(error))
             again = kind.__new__(kind, *error.args)  # not every __init__ takes `args` again
             again.args = error.args
             raise again.with_traceback(error.__traceback__) from None

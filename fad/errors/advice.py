@@ -203,8 +203,8 @@ def advise(error: BaseException, inside: bool = False) -> None:
         return
     text = str(error)
     tables = (_ANYWHERE, _INSIDE) if inside else (_ANYWHERE,)
-    found = [advice for table in tables for p, advice in table.items() if re.search(p, text)]
-    found += [
+    advices = [advice for table in tables for p, advice in table.items() if re.search(p, text)]
+    advices += [
         advice
         for pattern, word, advice in _IN_LINES
         if re.search(pattern, text) and re.search(word, _line(error))
@@ -212,8 +212,8 @@ def advise(error: BaseException, inside: bool = False) -> None:
     if "Tensor" in text or "accepts only NDarrays" in text:
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         names = {frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames}
-        found += [advice for name, advice in _LIBRARIES.items() if name in names][:1]
-    for advice in found:
+        advices += [advice for name, advice in _LIBRARIES.items() if name in names][:1]
+    for advice in advices:
         say_too(error, advice)
 
 

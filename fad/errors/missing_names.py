@@ -282,11 +282,11 @@ def instead_in_module(module: str, name: str) -> str:
     for outer, advice in _ADVICE.items():
         if f"{module}.".startswith(f"{outer}.") and name in advice:
             return advice[name]
-    own = _IN_MODULE.get(module, {}).get(name)
-    if own is None and module == "fad.nn" and name[0].isupper():
+    of_module = _IN_MODULE.get(module, {}).get(name)
+    if of_module is None and module == "fad.nn" and name[0].isupper():
         return _NO_LAYERS
-    known = own or _FUNCTIONS.get(name) or _where(name, _ARRAYS + _OTHERS)
-    return _written(known or _method(name) or _where(name, _LAX))
+    text = of_module or _FUNCTIONS.get(name) or _where(name, _ARRAYS + _OTHERS)
+    return _written(text or _method(name) or _where(name, _LAX))
 
 
 def hints_of(module: str) -> Callable[[str], NoReturn]:
@@ -306,8 +306,8 @@ def hints_of(module: str) -> Callable[[str], NoReturn]:
 
     def get(name: str) -> NoReturn:
         def names() -> list[str]:
-            found: list[str] = importlib.import_module(module).__all__
-            return found
+            public: list[str] = importlib.import_module(module).__all__
+            return public
 
         raise no_name_later(module, name, lambda: instead_in_module(module, name), names)
 
@@ -333,9 +333,9 @@ def _where(name: str, modules: list[str], callables: bool = False) -> str:
     if name.startswith("_"):
         return ""
     for module in modules:
-        found = getattr(importlib.import_module(module), name, None)
-        if found is not None and (callable(found) or not callables):
-            return found.__name__ if isinstance(found, ModuleType) else f"{module}.{name}"
+        value = getattr(importlib.import_module(module), name, None)
+        if value is not None and (callable(value) or not callables):
+            return value.__name__ if isinstance(value, ModuleType) else f"{module}.{name}"
     return ""
 
 

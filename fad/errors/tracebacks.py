@@ -79,7 +79,7 @@ def where_lines_change(stacks: Sequence[TracebackType | None]) -> str:
     for depth in range(max(map(len, every), default=0)):
         here = [frames[depth] for frames in every if len(frames) > depth]
         code, _ = collections.Counter([code for code, _ in here]).most_common(1)[0]
-        lines = [line for own, line in here if own == code]
+        lines = [line for its_code, line in here if its_code == code]
         low, high = min(lines), max(lines)
         if low < high or depth + 1 == max(map(len, every)):
             which = f"line {low}" if low == high else f"lines {low} to {high}"
@@ -136,14 +136,14 @@ def _shortened(traceback: types.TracebackType | None) -> tuple[types.TracebackTy
 
 def _chain(error: BaseException | None) -> list[BaseException]:
     """An error and those that are shown with it."""
-    found: list[BaseException] = []
+    errors: list[BaseException] = []
     rest = [error]
     while rest:
         e = rest.pop()
-        if e is not None and not any(e is other for other in found):
-            found.append(e)
+        if e is not None and not any(e is other for other in errors):
+            errors.append(e)
             rest += [e.__cause__, e.__context__, *getattr(e, "exceptions", ())]
-    return found
+    return errors
 
 
 @contextlib.contextmanager

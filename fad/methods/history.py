@@ -17,9 +17,8 @@ from fad.tape.graph import Node, node_of, running
 from fad.tape.hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from fad.tape.recorder import ROOT, as_tensor
 from fad.transforms import backward
-from fad.views.aliases import has_error, link_of, set_state
+from fad.views.aliases import DualLink, has_error, link_of, set_state
 from fad.views.copying import clone
-from fad.views.duals import DualLink
 from fad.views.inplace import replace
 from fad.views.make_view import detach, same_view, shares, stop_gradient
 from fad.views.pytree import original

@@ -68,18 +68,6 @@ def _index_put(
     return _index_put_(clone(self), indices, values, accumulate)
 
 
-IN_PLACE: dict[str, object] = {
-    **{
-        f"{name}_": method_of(where, write)
-        for name, where in (ELEMENTWISE | IN_PLACE_ALONE).items()
-    },
-    "copy_": _copy_,
-    "fill_": _fill_,
-    "index_put": _index_put,
-    "index_put_": _index_put_,
-    "zero_": _zero_,
-}
-
 # The in-place methods of Tensor that change its shape: ``transpose_``, ``squeeze_`` and the like.
 
 
@@ -108,7 +96,8 @@ def _unsqueeze_(self: Tensor, dim: int | Sequence[int]) -> Tensor:
     return become_view(self, lambda x: fnp.expand_dims(x, dim), "unsqueeze_")
 
 
-MEMBERS: dict[str, object] = {
+# Those that write no new values.
+SHAPES: dict[str, object] = {
     "expand_dims_": _unsqueeze_,
     "squeeze_": _squeeze_,
     "swapaxes_": _transpose_,
@@ -116,4 +105,16 @@ MEMBERS: dict[str, object] = {
     "t_": _t_,
     "transpose_": _transpose_,
     "unsqueeze_": _unsqueeze_,
+}
+MEMBERS: dict[str, object] = {
+    **{
+        f"{name}_": method_of(where, write)
+        for name, where in (ELEMENTWISE | IN_PLACE_ALONE).items()
+    },
+    **SHAPES,
+    "copy_": _copy_,
+    "fill_": _fill_,
+    "index_put": _index_put,
+    "index_put_": _index_put_,
+    "zero_": _zero_,
 }

@@ -13,7 +13,6 @@ import fad.numpy as fnp
 import fad.numpy.linalg as linalg
 from fad.arrays import torch_operations
 from fad.arrays.operations import fast_function
-from fad.arrays.torch_operations import FORMS
 from fad.core.level import bind
 from fad.core.tensor import Tensor
 from fad.core.types import Binder, PyTree
@@ -51,18 +50,11 @@ def method_of(where: Where, binder: Binder | None = None) -> Callable[..., PyTre
         where: the function.
         binder: what takes the place of `bind`, as `fad.views.inplace.write`; None for the function's own.
     """
-    form = FORMS.get(where[1]) if where[0] is fnp else None
     of_torch = where[0] is torch_operations
     function: Callable[..., PyTree] | None = None
-    other: Callable[..., PyTree] | None = None
 
     def method(self: Tensor, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        nonlocal function, other
-        if kwargs and form is not None and not form.keywords.isdisjoint(kwargs):
-            if other is None:
-                op = form.make()
-                other = op.function if binder is None else fast_function(op, binder)
-            return other(self, *args, **kwargs)
+        nonlocal function
         if kwargs and not args and not of_torch:
             for name in _SECOND.intersection(kwargs):
                 args = (kwargs.pop(name),)

@@ -36,18 +36,11 @@ _UNARY = pairs("neg=negative pos=positive abs invert")
 
 def _binary(op: Callable[..., PyTree], swap: bool = False) -> Callable[[Tensor, PyTree], PyTree]:
     """The operator method of ``op``; with ``swap`` the reflected one."""
-    if swap:
 
-        def operator(self: Tensor, other: Operand) -> PyTree:
-            if type(other) in _USUAL or isinstance(other, _OPERANDS) or is_list(other):
-                return op(other, self)
-            return _no_operand(other)
-    else:
-
-        def operator(self: Tensor, other: Operand) -> PyTree:
-            if type(other) in _USUAL or isinstance(other, _OPERANDS) or is_list(other):
-                return op(self, other)
-            return _no_operand(other)
+    def operator(self: Tensor, other: Operand) -> PyTree:
+        if type(other) in _USUAL or isinstance(other, _OPERANDS) or is_list(other):
+            return op(other, self) if swap else op(self, other)
+        return _no_operand(other)
 
     return operator
 

@@ -91,11 +91,11 @@ def get_total_norm(
     >>> fad.nn.utils.get_total_norm([fad.tensor([3.0]), fad.tensor([0.0, 4.0])]).item()
     5.0
     """
-    found = list(_tensors(tensors, "get_total_norm"))
-    if not found:
+    leaves = list(_tensors(tensors, "get_total_norm"))
+    if not leaves:
         empty: Tensor = zeros(())
         return empty
-    total: Tensor = _norm(found, float(norm_type))
+    total: Tensor = _norm(leaves, float(norm_type))
     if error_if_nonfinite and not math.isfinite(float(total)):
         raise ArithmeticError(
             f"get_total_norm: the norm of order {norm_type} is {total.item()}. Run the backward pass in "
@@ -212,13 +212,13 @@ def parameters_to_vector(parameters: Tensor | Iterable[PyTree] | PyTree) -> Tens
     >>> fad.nn.utils.parameters_to_vector([fad.ones(2, 1), fad.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    found = list(_tensors(parameters, "parameters_to_vector"))
-    if not found:
+    leaves = list(_tensors(parameters, "parameters_to_vector"))
+    if not leaves:
         raise ArgumentError(
             "parameters_to_vector: expected Tensors, got none; an iterator has its items once: write "
             "list(...) where it is made"
         )
-    out: Tensor = _concatenated(found)
+    out: Tensor = _concatenated(leaves)
     return out
 
 
@@ -239,8 +239,8 @@ def vector_to_parameters(vec: Tensor, parameters: Tensor | Iterable[PyTree] | Py
     >>> w.tolist(), b.tolist()
     ([1.0, 2.0], [3.0])
     """
-    found = list(_tensors(parameters, "vector_to_parameters"))
-    count = sum(p.size for p in found)
+    leaves = list(_tensors(parameters, "vector_to_parameters"))
+    count = sum(p.size for p in leaves)
     if vec.shape != (count,):
         raise ArgumentError(
             f"vector_to_parameters: the parameters have {count} elements, and vec the shape {vec.shape}; "
@@ -248,6 +248,6 @@ def vector_to_parameters(vec: Tensor, parameters: Tensor | Iterable[PyTree] | Py
         )
     at = 0
     with no_grad():
-        for p in found:
+        for p in leaves:
             p[...] = vec[at : at + p.size].reshape(p.shape).astype(p.dtype)
             at += p.size

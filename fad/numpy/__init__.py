@@ -2,8 +2,10 @@
 
 import jax.numpy as jnp
 
-from fad.arrays.namespaces import Namespace
+from fad.arrays.namespaces import Namespace, derived_module
 
+for _child in ("fft", "linalg"):
+    derived_module(f"{__name__}.{_child}", f"jax.numpy.{_child}")
 _namespace = Namespace(__name__, "jax.numpy", ("fft", "linalg"))
 
 # Names that the array API requires of a namespace beside its functions.

@@ -214,11 +214,11 @@ class Collector:
 
     def _note_made(self, event: Event, outs: Sequence[Operand]) -> bool:
         """Note the arrays that a call gave; False if there are none: it was traced."""
-        found = False
+        has_arrays = False
         for a in outs:
             if not _is_computed(a):
                 continue
-            found = True
+            has_arrays = True
             if any([target.sync for target in event.targets]):
                 a.block_until_ready()
             nbytes = _nbytes(a)
@@ -227,7 +227,7 @@ class Collector:
             reference.key, reference.nbytes = next(self.numbers), nbytes
             self.arrays[reference.key] = reference
             self._change(MADE, reference.key, nbytes, event.name)
-        return found
+        return has_arrays
 
     def _freed(self, reference: _Array) -> None:
         if self.arrays.pop(reference.key, None) is not None:
@@ -251,10 +251,10 @@ class Collector:
                 self._note_kept(event, node)
 
     def _note_kept(self, event: Event, node: Any) -> None:
-        found = {id(a): _nbytes(a) for a in map(_bottom, node.saved_values()) if a is not None}
-        event.saved = sum(found.values())
+        sizes = {id(a): _nbytes(a) for a in map(_bottom, node.saved_values()) if a is not None}
+        event.saved = sum(sizes.values())
         reference = _Saving(node, self._left)
-        reference.key, reference.kept = id(node), list(found.items())
+        reference.key, reference.kept = id(node), list(sizes.items())
         self.nodes[reference.key] = reference
         for key, nbytes in reference.kept:
             self._change(KEPT, key, nbytes, event.name)
@@ -316,43 +316,35 @@ def level_name(level: Level) -> str:
     return "/".join([x.kind for x in levels if x.id <= level.id])
 
 
-class _Current:
-    """The observer that is there now, if any."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.collector: Collector | None = None
-
-
-_current = _Current()
+_lock = threading.RLock()
+_running: list[Collector] = []  # the observer that is there now, if any
 
 
 def collector() -> Collector | None:
     """The observer that is there now; None without a profile."""
-    return _current.collector
+    return _running[0] if _running else None
 
 
 def open_target(sync: bool) -> Target:
     """Have all that happens from now on appended to a new target."""
     target = Target(sync)
-    with _current.lock:
-        found = _current.collector
-        if found is None:
-            found = Collector()
-            found.start()
-            _current.collector = found
-        found.targets = (*found.targets, target)
+    with _lock:
+        if not _running:
+            observer = Collector()
+            observer.start()
+            _running.append(observer)
+        _running[0].targets = (*_running[0].targets, target)
     return target
 
 
 def close_target(target: Target) -> None:
     """Append nothing more to it."""
-    with _current.lock:
+    with _lock:
         target.is_open = False
-        found = _current.collector
-        if found is None:
+        if not _running:
             return
-        found.targets = tuple([t for t in found.targets if t is not target])
-        if not found.targets:
-            _current.collector = None
-            found.stop()
+        observer = _running[0]
+        observer.targets = tuple([t for t in observer.targets if t is not target])
+        if not observer.targets:
+            _running.clear()
+            observer.stop()

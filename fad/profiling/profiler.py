@@ -103,8 +103,8 @@ class profile:
     def outside(self) -> int:
         """Nanoseconds of the thread of the block that no event has: Python outside of operations."""
         events = [e for e in self._read().events if e.thread == self._thread]
-        known = set(events)
-        return max(self.duration - sum([e.duration for e in events if e.parent not in known]), 0)
+        inside = set(events)
+        return max(self.duration - sum([e.duration for e in events if e.parent not in inside]), 0)
 
     def key_averages(self) -> Rows:
         """Events of the same name, kind and level, added up: a list of rows, with a ``table``."""
@@ -159,8 +159,7 @@ class profile:
         """
         suffix = Path(path).suffix.lower()
         if suffix == ".json":
-            trace = chrome_trace(self.events(), self.memory(), self._start)
-            Path(path).write_text(json.dumps(trace, ensure_ascii=False), encoding="utf-8")
+            self.export_chrome_trace(path)
         elif suffix in _PICTURES:
             self.memory().draw(path, suffix[1:])
         elif suffix == ".txt":
@@ -202,8 +201,8 @@ class record_function(contextlib.ContextDecorator):
         return type(self)(self.name)
 
     def __enter__(self) -> Self:
-        found = collector()
-        self._open.append(None if found is None else found.begin(self.name, "range"))
+        running = collector()
+        self._open.append(None if running is None else running.begin(self.name, "range"))
         return self
 
     def __exit__(self, *exc: object) -> None:

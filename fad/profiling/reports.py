@@ -115,12 +115,12 @@ class Rows(list[Row]):
             return rows.setdefault(key, Row(*key))
 
         for event in events:
-            found = row(event)
-            found.calls += 1
-            found.total += event.duration
-            found.failed += event.failed
+            totals = row(event)
+            totals.calls += 1
+            totals.total += event.duration
+            totals.failed += event.failed
             for field in ("python", "xla", "compiling", "compiled", "made", "saved"):
-                setattr(found, field, getattr(found, field) + getattr(event, field))
+                setattr(totals, field, getattr(totals, field) + getattr(event, field))
         for event, ran in pairs(events):
             row(event).backward += sum([e.duration for e in ran])
         return cls(rows.values())
@@ -214,14 +214,14 @@ class Memory:
     def _bars(self, count: int) -> list[tuple[float, int]]:
         """The most that is alive in each part of the time."""
         step = self.duration / count or 1.0
-        found = [0] * count
+        most = [0] * count
         bounds = [*self.times[1:], self.duration]
         for begin, end, alive in zip(self.times, bounds, self.alive, strict=True):
             first = min(int(begin / step), count - 1)
             last = min(int(end / step), count - 1)
             for k in range(first, last + 1):
-                found[k] = max(found[k], alive)
-        return [(k * step, alive) for k, alive in enumerate(found)]
+                most[k] = max(most[k], alive)
+        return [(k * step, alive) for k, alive in enumerate(most)]
 
     def __str__(self) -> str:
         lines = [f"peak {in_bytes(self.peak)} at {self.peak_time:.3g} ms ({self.peak_name or '-'})"]
@@ -274,12 +274,12 @@ class Memory:
 def chrome_trace(events: Iterable[Event], memory: Memory, start: int) -> dict[str, object]:
     """The events in the format of chrome://tracing and Perfetto; arrows lead from forward to backward."""
     events = sorted(events, key=lambda event: (event.start, -event.end))
-    found: list[dict[str, object]] = [
+    entries: list[dict[str, object]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "fad"}}
     ]
     for thread in sorted({event.thread for event in events}):
         name = {"name": f"thread {thread}"}
-        found.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": thread, "args": name})
+        entries.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": thread, "args": name})
 
     def micro(ns: int) -> float:
         return (ns - start) / 1000
@@ -295,15 +295,15 @@ def chrome_trace(events: Iterable[Event], memory: Memory, start: int) -> dict[st
         if e.failed:
             args["failed"] = True
         place = {"pid": 0, "tid": e.thread, "ts": micro(e.start), "dur": e.duration / 1000}
-        found.append({"ph": "X", "name": e.name, "cat": e.kind, **place, "args": args})
+        entries.append({"ph": "X", "name": e.name, "cat": e.kind, **place, "args": args})
     number = 0
     for forward, ran in pairs(events):
         for e in ran:
             number += 1
             link = {"name": "backward of", "cat": "sequence", "id": number, "pid": 0}
-            found.append({"ph": "s", **link, "tid": forward.thread, "ts": micro(forward.start)})
-            found.append({"ph": "f", "bp": "e", **link, "tid": e.thread, "ts": micro(e.start)})
+            entries.append({"ph": "s", **link, "tid": forward.thread, "ts": micro(forward.start)})
+            entries.append({"ph": "f", "bp": "e", **link, "tid": e.thread, "ts": micro(e.start)})
     for time, alive, kept in zip(memory.times, memory.alive, memory.kept, strict=True):
         values = {"alive": alive, "kept for backward": kept}
-        found.append({"ph": "C", "name": "bytes", "pid": 0, "ts": 1000 * time, "args": values})
-    return {"traceEvents": found, "displayTimeUnit": "ms"}
+        entries.append({"ph": "C", "name": "bytes", "pid": 0, "ts": 1000 * time, "args": values})
+    return {"traceEvents": entries, "displayTimeUnit": "ms"}

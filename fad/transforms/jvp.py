@@ -26,8 +26,7 @@ from fad.transforms.boundary import (
     lower,
     tangent_of,
 )
-from fad.views.aliases import link_of
-from fad.views.duals import DualLink, joined, made_dual
+from fad.views.aliases import DualLink, joined, link_of, made_dual
 
 # Forward mode: ``jvp``.
 

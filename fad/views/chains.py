@@ -157,8 +157,8 @@ def chain_primitive(form: Form) -> Primitive:
 
 def chain_forward(ops: Sequence[ViewOp], x: Array, numbers: Sequence[Sequence[Operand]]) -> Array:
     """The view that the steps make of the array ``x``, in plain JAX."""
-    for op, own_numbers in zip(ops, numbers, strict=True):
-        x = op.forward(x, own_numbers)
+    for op, step_numbers in zip(ops, numbers, strict=True):
+        x = op.forward(x, step_numbers)
     return x
 
 
@@ -187,8 +187,8 @@ def chain_addresses(
     ops: Sequence[ViewOp], addresses: Array, parent: Aval, numbers: Sequence[Sequence[Operand]]
 ) -> Array | None:
     """`addresses_after` all steps; None if they lead to no places."""
-    for op, own_numbers in zip(ops, numbers, strict=True):
-        places, parent = addresses_after(op, addresses, parent, own_numbers)
+    for op, step_numbers in zip(ops, numbers, strict=True):
+        places, parent = addresses_after(op, addresses, parent, step_numbers)
         if places is None:
             return None
         addresses = places
@@ -214,7 +214,7 @@ def chain_put(
     """``parent`` with ``view`` in the place of the view that the steps make of it, in plain JAX."""
     if not ops:
         return view
-    op, own_numbers = ops[0], numbers[0]
+    op, step_numbers = ops[0], numbers[0]
     if op.write is Write.BROADCAST and len(ops) > 1:
         places = chain_addresses(ops, _numbered(parent), parent, numbers)
         if places is None:
@@ -224,8 +224,8 @@ def chain_put(
             )
         return _put_at(places, parent, view)
     if len(ops) > 1:
-        view = chain_put(ops[1:], op.forward(parent, own_numbers), view, numbers[1:])
-    return put(op, parent, view, own_numbers)
+        view = chain_put(ops[1:], op.forward(parent, step_numbers), view, numbers[1:])
+    return put(op, parent, view, step_numbers)
 
 
 def put(op: ViewOp, parent: Array, view: Array, numbers: Sequence[Operand]) -> Array:
@@ -326,15 +326,15 @@ def overlaps(chain: Sequence[Step], base: Value) -> bool:
         return False
     numbers = [step.numbers for step in chain]
     if any(
-        [isinstance(bottom(n), jax.core.Tracer) for own_numbers in numbers for n in own_numbers]
+        [isinstance(bottom(n), jax.core.Tracer) for step_numbers in numbers for n in step_numbers]
     ):
         return chain[-1].op.write is Write.BROADCAST
     with jax.ensure_compile_time_eval():
         places = _numbered(base)
         parent: Aval = jax.ShapeDtypeStruct(base.shape, base.dtype)
         for step in chain:
-            own_numbers = [bottom(n) for n in step.numbers]
-            after, parent = addresses_after(step.op, places, parent, own_numbers)
+            step_numbers = [bottom(n) for n in step.numbers]
+            after, parent = addresses_after(step.op, places, parent, step_numbers)
             if after is None:  # parts of elements: they overlap if the elements do
                 break
             places = after

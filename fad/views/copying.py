@@ -20,9 +20,8 @@ from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
-from fad.views.aliases import Link, has_error, snapshot
+from fad.views.aliases import DualLink, Link, has_error, link_dual, snapshot
 from fad.views.chains import IDENTITY, Step
-from fad.views.duals import DualLink, link_dual
 from fad.views.make_view import bind_view, detach
 
 _CLONE = Primitive("clone", lambda x: jnp.array(x, copy=True), deferrable=True)

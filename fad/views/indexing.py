@@ -579,6 +579,16 @@ class At:
         return f"At({self.x!r})"
 
 
+def _updating(method: str, what: str) -> Callable[..., Tensor]:
+    """The method of `_Selected` with the name of one of JAX's ``x.at[index]``."""
+
+    def update(self: _Selected, v: PyTree, **options: object) -> Tensor:
+        return self._update(method, v, options)
+
+    update.__name__, update.__qualname__, update.__doc__ = method, f"_Selected.{method}", what
+    return update
+
+
 class _Selected:
     """Part of a Tensor, to be read or replaced: each method returns a new Tensor."""
 
@@ -623,39 +633,15 @@ class _Selected:
         t: Tensor = bind(op, [self.x, *values])
         return t
 
-    def set(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] = v``."""
-        return self._update("set", v, options)
-
-    def add(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] += v``; repeated indices add up."""
-        return self._update("add", v, options)
-
-    def subtract(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] -= v``."""
-        return self._update("subtract", v, options)
-
-    def multiply(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] *= v``."""
-        return self._update("multiply", v, options)
-
+    set = _updating("set", "``x`` with ``x[index] = v``.")
+    add = _updating("add", "``x`` with ``x[index] += v``; repeated indices add up.")
+    subtract = _updating("subtract", "``x`` with ``x[index] -= v``.")
+    multiply = _updating("multiply", "``x`` with ``x[index] *= v``.")
     mul = multiply
-
-    def divide(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] /= v``."""
-        return self._update("divide", v, options)
-
-    def power(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] **= v``."""
-        return self._update("power", v, options)
-
-    def min(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] = minimum(x[index], v)``."""
-        return self._update("min", v, options)
-
-    def max(self, v: PyTree, **options: object) -> Tensor:
-        """``x`` with ``x[index] = maximum(x[index], v)``."""
-        return self._update("max", v, options)
+    divide = _updating("divide", "``x`` with ``x[index] /= v``.")
+    power = _updating("power", "``x`` with ``x[index] **= v``.")
+    min = _updating("min", "``x`` with ``x[index] = minimum(x[index], v)``.")
+    max = _updating("max", "``x`` with ``x[index] = maximum(x[index], v)``.")
 
     def apply(self, f: Callable[..., PyTree], **options: object) -> Tensor:
         """``x`` with ``x[index] = f(x[index])``, with an elementwise ``f``: once where indices repeat."""

@@ -1,30 +1,24 @@
-"""Writes: a Tensor, or the base that it is a view of, gets a new value and a new place in the graph."""
+"""Writes: the operations that make a base anew, and how a Tensor gets a new value and place in the graph."""
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from fad.core.avals import VALUES
+from fad.core.avals import VALUES, struct_of
 from fad.core.borrowed import as_array
+from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
-from fad.core.level import (
-    Level,
-    batch_dim,
-    bind,
-    flush,
-    layers,
-    modes,
-    outlived,
-    outside,
-    state,
-)
-from fad.core.primitive import Primitive
+from fad.core.level import Level, batch_dim, bind, flush, layers, modes, outlived, outside, state
+from fad.core.primitive import Primitive, VjpPlan, as_derivative, derived_plan
 from fad.core.tensor import Tensor, has_history, meta_of, new_tensor, storage_of
-from fad.core.types import Operand, PyTree, Value
+from fad.core.types import Array, Aval, DType, Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
 from fad.tape.anomaly import remember_write
 from fad.tape.grad_mode import no_grad
@@ -33,7 +27,9 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.vmap import broadcast, move_axis
 from fad.views.aliases import (
     DEFAULT,
+    DualLink,
     Link,
+    MakeDualBackward,
     forbidden,
     has_only_values,
     link_of,
@@ -45,21 +41,257 @@ from fad.views.aliases import (
     snapshot,
     stopped,
 )
-from fad.views.chains import BROADCAST, Step, form_of, numbers_of, overlaps, same_chain
-from fad.views.duals import DualLink, MakeDualBackward
-from fad.views.indexing import step_of
+from fad.views.chains import (
+    BROADCAST,
+    Form,
+    Step,
+    chain_forward,
+    chain_primitive,
+    chain_put,
+    form_of,
+    numbers_of,
+    overlaps,
+    same_chain,
+    split_numbers,
+)
+from fad.views.indexing import getter, step_of, updater
 from fad.views.masked_parts import MaskedPart, is_mask, masked_part
 from fad.views.pytree import original
-from fad.views.write_ops import (
-    COPY,
-    MASKED_FILL,
-    MASKED_PUT,
-    copy_write,
-    index_put,
-    part_write,
-    part_write_of_values,
-    whole_write,
-)
+
+# The Primitives of writes: a base with a new value in its view, and how that is differentiated.
+
+
+@functools.lru_cache(maxsize=4096)
+def whole_write(primitive: Primitive) -> Primitive:
+    """``primitive`` with a result that fits its first argument."""
+    name = primitive.name
+
+    def changed(x: Array, *rest: Array) -> Array:
+        return _fitted(primitive.flat(x, *rest), x, name)
+
+    return Primitive(name, changed, deferrable=primitive.deferrable)
+
+
+@functools.lru_cache(maxsize=4096)
+def copy_write(form: Form) -> Primitive:
+    """A base with a value in the place of its view; a Primitive of (base, *numbers, value)."""
+    ops = [op for op, _ in form]
+    view_shape = chain_primitive(form).flat
+
+    def changed(base: Array, *rest: Array) -> Array:
+        *numbers, v = rest
+        view = jax.eval_shape(view_shape, base, *numbers)
+        return chain_put(ops, base, _copied(view, v), split_numbers(form, numbers))
+
+    deferrable = all([op.primitive.deferrable for op in ops])
+    return Primitive("CopySlices", changed, positions=True, deferrable=deferrable)
+
+
+@functools.lru_cache(maxsize=4096)
+def part_write(primitive: Primitive, form: Form) -> Primitive:
+    """A base with ``primitive`` applied to its view; a Primitive of (base, view, *numbers, *rest)."""
+    inner = whole_write(primitive)
+    ops = [op for op, _ in form]
+    count = sum([n for _, n in form])
+
+    add = ops[0].add if len(ops) == 1 and primitive.name in ADDITIVE else None
+    negative = primitive.name == "subtract"
+
+    def changed(base: Array, view: Array, *rest: Array) -> Array:
+        numbers = split_numbers(form, rest[:count])
+        if add is not None and len(rest) == count + 1 and isinstance(base, jax.core.Tracer):
+            v = _same_kind(rest[-1], view)
+            summed = None if v is None else add(base, -v if negative else v, *numbers[0])
+            if summed is not None:
+                changed_base: Array = summed
+                return changed_base
+        return chain_put(ops, base, inner.flat(view, *rest[count:]), numbers)
+
+    selects = all([op.selects for op in ops])
+    planner = functools.partial(copy_slices_plan, inner, form) if selects else None
+    deferrable = primitive.deferrable and all([op.primitive.deferrable for op in ops])
+    return Primitive("CopySlices", changed, planner=planner, positions=True, deferrable=deferrable)
+
+
+def _same_kind(v: Any, view: Array) -> Any:
+    """``v`` in the shape of the view, if it is an array of the dtype of it; else None."""
+    if not isinstance(v, jax.Array) or v.dtype != view.dtype or view.dtype == bool:
+        return None  # a number is none; in 64 bits JAX gives it a dtype, but no shape
+    if v.shape == view.shape:
+        return v
+    fits = v.ndim <= view.ndim and all(
+        [n in (1, m) for n, m in zip(reversed(v.shape), reversed(view.shape), strict=False)]
+    )
+    return jnp.broadcast_to(v, view.shape) if fits else None
+
+
+ADDITIVE = frozenset(["add", "subtract"])
+
+
+def copy_slices_plan(
+    inner: Primitive,
+    form: Form,
+    primitive: Primitive,
+    mask: tuple[bool, ...],
+    avals: list[Aval],
+) -> VjpPlan:
+    """How `part_write` is differentiated."""
+    if mask[0] and not mask[1]:
+        return derived_plan(primitive, mask, avals)
+    return CopySlicesPlan(inner, form, primitive, mask, avals)
+
+
+class CopySlicesPlan(VjpPlan):
+    """See NOTE [a write is an operation on the base]."""
+
+    __slots__ = ("_form", "_inner", "_kept", "_whole")
+
+    from_inputs = False
+
+    def __init__(
+        self,
+        inner: Primitive,
+        form: Form,
+        primitive: Primitive,
+        mask: tuple[bool, ...],
+        avals: list[Aval],
+    ) -> None:
+        super().__init__(primitive, mask)
+        count = sum([n for _, n in form])
+        self._form = form
+        self._whole = inner
+        inner_args = (1, *range(2 + count, len(avals)))  # the arguments of the inner operation
+        self._inner = derived_plan(
+            inner, tuple([mask[i] for i in inner_args]), [avals[i] for i in inner_args]
+        )
+        plan = self._inner
+        from_inputs = plan.from_inputs or plan.extras > 0 or bool(plan.kept_outputs)
+        self._kept = tuple(range(len(inner_args))) if from_inputs else plan.kept_inputs
+        self.routed = (mask[0], False, *mask[2:])
+        self.kept_inputs = (*range(2, 2 + count), *[inner_args[i] for i in self._kept])
+        self.out_avals = (struct_of(avals[0]),)
+        self.differentiable = (is_inexact(avals[0].dtype),)
+        self.single = True
+
+    def _derive(self, present: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        """The vjp: that of the inner operation, on this view of the gradient of the base."""
+        plan = self._inner
+        form, whole, name = self._form, self._whole, self._whole.name
+        ops = [op for op, _ in form]
+        count = sum([n for _, n in form])
+        wanted = iter(need)
+        base = self.mask[0] and next(wanted)
+        if self.mask[1]:
+            next(wanted)
+        inner_need = (*([base] if self.mask[1] else []), *wanted)
+        from_inputs = len(self._kept) == len(plan.mask)
+        if from_inputs:
+            inner = whole.full_vjp(plan.mask, None, inner_need)
+        else:
+            inner = plan.vjp(None, inner_need)
+        additive = name in ADDITIVE
+
+        def vjp(*values: Array) -> tuple[Array, ...]:
+            numbers = split_numbers(form, values[:count])
+            saved, g = values[count:-1], values[-1]
+            part = chain_forward(ops, g, numbers)
+            grads = list(inner.flat(*saved, part))
+            if base:
+                new = grads[0].astype(part.dtype)
+                grads[0] = g if additive else chain_put(ops, g, new, numbers)
+            return tuple(grads)
+
+        derived = Primitive(
+            "CopySlices_vjp", vjp, positions=True, deferrable=self.primitive.deferrable
+        )
+        return as_derivative(derived)
+
+
+@functools.lru_cache(maxsize=4096)
+def index_put(form: tuple[Hashable, ...]) -> Primitive:
+    """``x`` with a value in the place of ``x[index]``, for an index with arrays."""
+    update, get = updater("set", form, ()).flat, getter(form).flat
+
+    def changed(x: Array, v: Array, *values: Array) -> Array:
+        result: Array = update(x, _copied(jax.eval_shape(get, x, *values), v), *values)
+        return result
+
+    return Primitive("index_put", changed, positions=True, deferrable=True)
+
+
+# What is written, made to fit
+
+
+def _fitted(out: Array, x: Array, name: str) -> Array:
+    """The result of an operation in the shape and dtype of the Tensor it is written to."""
+    if out.shape != x.shape:
+        raise ArgumentError(
+            f"{name}_: output with shape {list(x.shape)} doesn't match the broadcast shape "
+            f"{list(out.shape)}: an in-place operation cannot change the shape"
+        )
+    if _rank(out.dtype) > _rank(x.dtype):
+        raise ArgumentError(
+            f"{name}_: result type {out.dtype} can't be cast to the desired output type {x.dtype}: "
+            f"write x = fad.numpy.{name}(x, ...), or convert first with x.astype({out.dtype})"
+        )
+    return _converted(out, x)
+
+
+def _converted(out: Array, x: Array) -> Array:
+    """``out`` in the dtype of ``x``, and not weakly typed where ``x`` is not."""
+    weak = jax.typeof(out).weak_type and not jax.typeof(x).weak_type
+    return jax.lax.convert_element_type(out, x.dtype) if weak or out.dtype != x.dtype else out
+
+
+def _rank(dtype: DType) -> int:
+    """The kind of a dtype, 0 to 3: bool, integer, floating, complex; casts go to the same or a higher one."""
+    if jnp.issubdtype(dtype, np.bool_):
+        return 0
+    if jnp.issubdtype(dtype, np.integer):
+        return 1
+    return 3 if jnp.issubdtype(dtype, np.complexfloating) else 2
+
+
+def _copied(view: Any, v: Any) -> Any:
+    """``v`` broadcast to the shape, and converted to the dtype, of ``view``."""
+    if v is None:
+        raise ArgumentError("None was written into a Tensor: write a number or an array")
+    v = jnp.asarray(v)
+    if jnp.iscomplexobj(v) and not jnp.issubdtype(view.dtype, np.complexfloating):
+        raise ArgumentError(
+            f"a value of dtype {v.dtype} was written into a Tensor of dtype {view.dtype}, which would "
+            "drop the imaginary part: write v.real"
+        )
+    extra = max(v.ndim - len(view.shape), 0)
+    shape = v.shape[extra:] if set(v.shape[:extra]) <= {1} else v.shape
+    try:
+        fits = jnp.broadcast_shapes(shape, view.shape) == tuple(view.shape)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ArgumentError(
+            f"could not broadcast a value of shape {v.shape} into the shape {tuple(view.shape)} that "
+            "is written to"
+        )
+    v = jax.lax.convert_element_type(v, view.dtype)
+    return jnp.broadcast_to(v.reshape(shape), view.shape)
+
+
+def _masked_fill(x: Array, mask: Array, v: Array) -> Array:
+    """``x`` with the scalar ``v`` where ``mask``, over the first dimensions of ``x``, is true."""
+    mask = mask.reshape((*mask.shape, *[1] * (x.ndim - mask.ndim)))
+    return jnp.where(mask, _copied(jax.ShapeDtypeStruct((), x.dtype), v), x)
+
+
+def _masked_put(x: Array, mask: Array, v: Array) -> Array:
+    """``x`` with ``v`` where ``mask``, which broadcasts to its shape, is true."""
+    return jnp.where(mask, _copied(x, v), x)
+
+
+COPY = Primitive("copy", _copied, deferrable=True)
+MASKED_PUT = Primitive("masked_fill", _masked_put, deferrable=True)
+MASKED_FILL = Primitive("masked_fill", _masked_fill, deferrable=True)
+
 
 # Writes under ``no_grad``: the value and the tangents are the new ones, the history is that of before.
 
@@ -148,8 +380,7 @@ def _with_lanes(value: Value, dim: int | None, new: Tensor) -> Value:
 # In reverse, the node of that Primitive is ``CopySlices``, PyTorch's: the gradient of the new base is
 # viewed as the base is, this slice of it goes through the vjp of ``multiply``, and the result takes its
 # place. So nothing of the size of the base is saved, and nothing is added up. The old ``v`` is an
-# argument that is read and has no edge: what it would add is in the edge of the base. Where there are only
-# arrays, an arithmetic operation computes it from the base, see `fad.views.write_ops.part_write_of_values`.
+# argument that is read and has no edge: what it would add is in the edge of the base.
 #
 # Everything is computed before anything is changed: a write that fails changes nothing. A lock of the
 # storage makes reading, computing and changing one step, so that threads that write to parts of one
@@ -172,7 +403,7 @@ def write(primitive: Primitive, args: Sequence[Any]) -> Tensor:
         _write(t, None, whole_write(primitive), [t], rest, who)
     else:
         op = part_write(primitive, form_of(link.chain))
-        _write(t, link, op, [_base_of(link), t], rest, who, primitive)
+        _write(t, link, op, [_base_of(link), t], rest, who)
     return outside(t)
 
 
@@ -422,16 +653,13 @@ def _write(
     targets: list[Tensor],
     rest: list[Operand],
     who: str,
-    primitive: Primitive | None = None,
 ) -> None:
     """Change ``targets[0]``, which is ``t`` or the base of which it is a view by ``link``, to what ``op``
     makes of ``targets``, the numbers of the view, and ``rest``.
-
-    ``primitive``: the operation on the view, where ``op`` is a `part_write` of it.
     """
     chain = () if link is None else link.chain
     with storage_of(t).lock:
-        if not _write_values(t, link, op, targets, rest, primitive):
+        if not _write_values(t, link, op, targets, rest):
             others = [*numbers_of(chain), *rest]
             _check(t, link, others, who)
             flush()  # what is deferred is recorded now: reading what is written to would run it first
@@ -444,7 +672,6 @@ def _write_values(
     op: Primitive,
     targets: Sequence[Tensor],
     rest: Sequence[Operand],
-    primitive: Primitive | None,
 ) -> bool:
     """`_write` where there are only values: no level, no history and no mode; else returns False."""
     if state.levels or not has_only_values():
@@ -459,10 +686,6 @@ def _write_values(
         return False
     # In traced code, numbers are constants of the program, and JAX differentiates an addition as one.
     is_traced = type(value) is not array_type
-    if link is not None and primitive is not None and not is_traced:
-        of_values = part_write_of_values(primitive, form_of(link.chain))
-        if of_values is not None:
-            op, targets = of_values, targets[:1]
     operands: list[Operand] = [value, *targets[1:]]
     for step in () if link is None else link.chain:
         if step.op.write is BROADCAST:
@@ -547,7 +770,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
     no view is one then, of a Tensor that has its place, to which its views turn; see `Link.base`.
 
     Raises:
-        GradientError, LevelError: as for a write, see `fad.views.inplace.write`.
+        GradientError, LevelError: as for a write, see `write`.
         ValueError: from ``view``.
     """
     t = original(t)

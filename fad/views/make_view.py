@@ -20,6 +20,7 @@ from fad.tape.recorder import ROOT
 from fad.views.aliases import (
     DEFAULT,
     Creation,
+    DualLink,
     Link,
     has_only_values,
     link_of,
@@ -41,7 +42,6 @@ from fad.views.chains import (
     same_chain,
     view_op,
 )
-from fad.views.duals import DualLink
 from fad.views.pytree import original
 
 # Which results are views and which are copies: decided as in NumPy and PyTorch, by where elements are.
@@ -169,8 +169,8 @@ def _decide(
         addresses: Any = _numbered(shape)
         kind: Aval = jax.ShapeDtypeStruct(shape, dtype)
         for op, count in form:
-            own_numbers = [next(numbers) for _ in range(count)]
-            after, kind = addresses_after(op, addresses, kind, own_numbers)
+            step_numbers = [next(numbers) for _ in range(count)]
+            after, kind = addresses_after(op, addresses, kind, step_numbers)
             if after is None and not is_row_major(np.asarray(addresses)):
                 return False
             # None: the same bytes, read in another way.

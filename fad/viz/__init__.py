@@ -13,10 +13,10 @@ from fad.viz.findings import Why as Why
 from fad.viz.graphs import Graph as Graph
 from fad.viz.graphs import graph as graph
 from fad.viz.matrices import Matrix as Matrix
+from fad.viz.matrices import Pattern as Pattern
 from fad.viz.matrices import matrix as matrix
+from fad.viz.matrices import pattern as pattern
 from fad.viz.nodes import NodeView as NodeView
-from fad.viz.patterns import Pattern as Pattern
-from fad.viz.patterns import pattern as pattern
 
 __all__ = [
     "Cause",

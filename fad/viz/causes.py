@@ -37,33 +37,35 @@ from fad.viz.findings import (
     Box,
     Cause,
     Finding,
-    Why,
-    at_place,
-    born_backwards,
-    cancelled,
-    first_place,
-    flat_cause,
-    index_text,
-    instead_of,
-    number_text,
-    operands_text,
-    plain_name,
-    unique,
-    zero_text,
-)
-from fad.viz.pullbacks import (
     Node,
     Pass,
     PyTree,
     Value,
-    Visit,
+    Why,
     any_nan,
     any_nonzero,
     any_not_finite,
+    at_place,
+    born_backwards,
+    edges_of,
+    first_place,
+    flat_cause,
+    index_text,
+    instead_of,
     is_inexact,
-    item,
+    is_leaf,
+    line_of,
+    listed,
+    name_of,
     not_finite,
+    number_text,
     numbers,
+    operands_text,
+    plain_name,
+    saved_operands,
+    unique,
+    zero_causes,
+    zero_text,
 )
 
 _MOST_STEPS = 5000  # of more, what happens to single elements is not looked for
@@ -133,7 +135,7 @@ class _WhyLevel(extend.Level):
         return out
 
     def readable(self, t: Value, what: str = "") -> Value:
-        value = self.known(t.value)
+        value = self.note_of(t.value)
         if value is not None:
             self.reads.append(_Read(what or ".array", value.needs, _users_place()))
         return super().readable(t, what)
@@ -145,7 +147,7 @@ class _WhyLevel(extend.Level):
         return isinstance(x, extend.Tensor) and x.level is self
 
     def _note(self, name: str, op: Value, args: list[Value], outs: Iterable[Value]) -> None:
-        values = [self.known(a) for a in args]
+        values = [self.note_of(a) for a in args]
         if not any(values) or name in SHAPES_ALONE:
             return
         step = _NotedCall(name, op, args, values, _users_place(), _records())
@@ -161,8 +163,8 @@ class _WhyLevel(extend.Level):
         self.values[id(value.below)] = self.values[_state(value.below)] = value
         return value
 
-    def known(self, below: Value) -> _Value | None:
-        """What is known of a value; a Tensor that was written to has another one of the same state."""
+    def note_of(self, below: Value) -> _Value | None:
+        """What was noted of a value; a Tensor that was written to has another one of the same state."""
         if not isinstance(below, extend.Tensor):
             return None
         return self.values.get(id(below)) or self.values.get(_state(below))
@@ -290,8 +292,7 @@ class _Run:
         self.result = result
         self.outs = [v for v in self.results if v is not None]
         self.needed = self._ancestors()
-        roots = self._roots()
-        self.passed = Pass(roots, [e.node for e in self.ends])
+        self.passed = Pass(self._roots())
         self.by_node = {
             out.below.grad_fn: step
             for step in self.level.steps
@@ -304,19 +305,19 @@ class _Run:
             x = x.level.outlive(x)
         if not isinstance(x, extend.Tensor) or x.level is not self.level:
             return None
-        return self.level.known(x.value)
+        return self.level.note_of(x.value)
 
     def _ancestors(self) -> set[_Value]:
         """The values that the result is computed from."""
-        found: set[_Value] = set()
+        ancestors: set[_Value] = set()
         todo = list(self.outs)
         while todo:
             v = todo.pop()
-            if v not in found:
-                found.add(v)
+            if v not in ancestors:
+                ancestors.add(v)
                 if v.step is not None:
                     todo += [a for a in v.step.values if a is not None]
-        return found
+        return ancestors
 
     def _roots(self) -> list[tuple[Node, int, Value]]:
         """Where the pass begins. Weights of elements differ, so that what cancels in a plain sum does not."""
@@ -324,11 +325,7 @@ class _Run:
         roots = []
         for v in dict.fromkeys(self.outs):
             if v.linked and is_inexact(v.below):
-                shape = v.below.shape
-                weights = random.uniform(0.5, 1.5, shape) if shape or len(self.outs) > 1 else 1.0
-                edge = autograd.graph.get_gradient_edge(v.below)
-                gradient = extend.enter(jax.numpy.asarray(weights, v.below.dtype))
-                roots.append((edge.node, edge.output_nr, gradient))
+                roots.append(_root(v.below, random, bool(v.below.shape) or len(self.outs) > 1))
         return roots
 
     def report(self) -> Why:
@@ -364,25 +361,17 @@ class _Run:
             return self._bad_finding(name, target, gradient, bad)
         forward = self._born_forwards()
         if not any_nonzero(gradient):
-            deaths = [self._death(v, edge) for v, edge in self.passed.deaths(target)]
-            if not deaths:
-                deaths = [
-                    cancelled(key, self.passed, self._place_of)
-                    for key in self.passed.cancellations(target)
-                ]
+            zeros = zero_causes(self.passed, target, self.by_node)
             derivative, text = zero_text(gradient, "derivative")
             telling = [c for c in cuts if c.kind not in ("comparison", "integers")]
-            causes = unique([*forward, *deaths, *telling]) or cuts
+            causes = unique([*forward, *zeros, *telling]) or cuts
             return Finding(name, True, derivative, text, tuple(causes))
         causes = self._zero_elements(k, gradient)
         array = np.asarray(numbers(gradient))
-        zeros = int(np.sum(array == 0)) if causes else 0
-        total = array.size
-        text = (
-            f"not zero, but for {zeros} of {total} elements"
-            if zeros
-            else "a plain number, not zero"
-        )
+        count = int(np.sum(array == 0)) if causes else 0
+        text = "a plain number, not zero"
+        if count:
+            text = f"not zero, but for {count} of {array.size} elements"
         if not causes:
             causes = [c for c in cuts if c.kind in ("detach", "no_grad") and c.operation]
             text = "not zero; another way to the result is cut" if causes else text
@@ -394,7 +383,7 @@ class _Run:
 
     def _cuts(self, bit: int) -> list[Cause]:
         """Where an operation takes a value that the graph of an input leads to, and gives another one."""
-        found: list[Cause] = []
+        causes: list[Cause] = []
         for step in self.level.steps:
             outs = [out for out in step.outs if out in self.needed]
             for out in outs:
@@ -403,9 +392,9 @@ class _Run:
                     v is not None and v.linked & bit and k not in going_on
                     for k, v in enumerate(step.values)
                 ):
-                    found.append(self._cut(step, out))
-        found.sort(key=lambda c: c.kind in ("comparison", "integers"))
-        return unique(found)
+                    causes.append(self._cut(step, out))
+        causes.sort(key=lambda c: c.kind in ("comparison", "integers"))
+        return unique(causes)
 
     def _cut(self, step: _NotedCall, out: _Value) -> Cause:
         name = step.name
@@ -461,15 +450,6 @@ class _Run:
 
     # Where a gradient becomes zero
 
-    def _place_of(self, node: Node) -> tuple[str, int] | None:
-        step = self.by_node.get(node)
-        return step.place if step is not None else None
-
-    def _death(self, visit: Visit, edge: int) -> Cause:
-        step = self.by_node.get(visit.node)
-        gradient = next(g for g in visit.incoming if any_nonzero(g))
-        return flat_cause(visit.node, step, item(visit.outgoing, edge), numbers(gradient))
-
     def _zero_elements(self, k: int, gradient: Value) -> list[Cause]:
         """Why the first element whose derivative is zero has none, by pushing its tangent forwards."""
         array = numbers(gradient)
@@ -482,17 +462,17 @@ class _Run:
         tangents: dict[_Value, Value] = {self.inputs[k]: jax.numpy.asarray(tangent)}
         died: list[tuple[_NotedCall, int]] = []
         for step in steps:
-            known = [tangents.get(v) if v is not None else None for v in step.values]
-            if all(t is None for t in known) or not any(o in self.needed for o in step.outs):
+            incoming = [tangents.get(v) if v is not None else None for v in step.values]
+            if all(t is None for t in incoming) or not any(o in self.needed for o in step.outs):
                 continue
-            found = self._pushed(step, known)
+            outgoing = self._pushed(step, incoming)
             alive = False
-            for out, t in zip(step.outs, found, strict=False):
+            for out, t in zip(step.outs, outgoing, strict=False):
                 if t is not None and any_nonzero(t):
                     tangents[out] = t
                     alive = alive or out in self.needed
             if not alive:
-                died.append((step, next(i for i, t in enumerate(known) if t is not None)))
+                died.append((step, next(i for i, t in enumerate(incoming) if t is not None)))
         if not died or any(out in tangents for out in self.outs):
             return []
         step, operand = next((d for d in died if d[0].outs[0].linked), died[0])
@@ -511,8 +491,8 @@ class _Run:
         if step.op is None or not any(o.linked for o in step.outs):
             return [None] * len(step.outs)
         primals = [a.array if isinstance(a, extend.Tensor) else a for a in step.args]
-        _, found = step.op.jvp(primals, tangents)
-        return list(found) if isinstance(found, (tuple, list)) else [found]
+        _, pushed = step.op.jvp(primals, tangents)
+        return list(pushed) if isinstance(pushed, (tuple, list)) else [pushed]
 
     # Where a NaN is born
 
@@ -524,12 +504,12 @@ class _Run:
         v = next((v for v in self.outs if any_not_finite(v.below)), None)
         while v is not None and v.step is not None:
             bad = [a for a in v.step.values if a is not None and any_not_finite(a.below)]
-            found = next((a for a in bad if any_nan(a.below)), None)
+            origin = next((a for a in bad if any_nan(a.below)), None)
             made = any_nan(v.below)
-            found = found or next((a for a in bad if not (made and self._was_put_in(a))), None)
-            if found is None:
+            origin = origin or next((a for a in bad if not (made and self._was_put_in(a))), None)
+            if origin is None:
                 break
-            v = found
+            v = origin
         if v is None:
             return []
         if v.step is None:
@@ -541,7 +521,7 @@ class _Run:
         operands = operands_text(v.step.args, mask.shape, at)
         text = f"{v.step.name} gives {number_text(value)}, forwards, of {operands}"
         pairs = enumerate(zip(v.step.args, v.step.values, strict=True))
-        constant = [k for k, (a, known) in pairs if known is None and any_nan(a)]
+        constant = [k for k, (a, noted) in pairs if noted is None and any_nan(a)]
         if constant:
             text += f": operand {constant[0]}, a constant, has a NaN already"
         else:
@@ -556,10 +536,10 @@ class _Run:
             if v.step is None:
                 return False
             pairs = zip(v.step.args, v.step.values, strict=True)
-            bad = [(a, known) for a, known in pairs if any_not_finite(a)]
+            bad = [(a, noted) for a, noted in pairs if any_not_finite(a)]
             if not bad:
                 return False
-            more = {known for _, known in bad if known is not None} - seen
+            more = {noted for _, noted in bad if noted is not None} - seen
             seen |= more
             todo += more
         return True
@@ -569,11 +549,7 @@ class _Run:
     ) -> Finding:
         derivative = "NaN" if any_nan(gradient) else "infinite"
         count = f" at {int(bad.sum())} of {bad.size} elements" if bad.ndim else ""
-        born = self.passed.birth(target)
-        causes = [
-            *self._born_forwards(),
-            *([born_backwards(self.by_node.get(born[0].node), *born)] if born else []),
-        ]
+        causes = self._born_forwards() + born_backwards(self.passed, target, self.by_node)
         causes = causes or [Cause("nan", "finite gradients add up to infinity")]
         return Finding(
             name, True, derivative, f"the derivative is {derivative}{count}", tuple(causes)
@@ -602,6 +578,13 @@ class _Run:
         return [*boxes, Box(["result"], "result", ends)]
 
 
+def _root(x: Value, random: np.random.Generator, several: bool) -> tuple[Node, int, Value]:
+    """Where a pass begins: at a Tensor, with the gradient 1, or weights where there are several elements."""
+    weights = random.uniform(0.5, 1.5, x.shape) if several else 1.0
+    edge = autograd.graph.get_gradient_edge(x)
+    return edge.node, edge.output_nr, extend.enter(jax.numpy.asarray(weights, x.dtype))
+
+
 def _tensors(tree: PyTree) -> list[Value]:
     return jax.tree_util.tree_leaves(tree, is_leaf=lambda x: isinstance(x, extend.Tensor))
 
@@ -626,3 +609,188 @@ def _input_name(path: Sequence[Value], names: Sequence[str]) -> str:
     first, key, *rest = path
     start = names[key.idx] if first.idx == 0 else str(key.key)
     return start + jax.tree_util.keystr(tuple(rest))
+
+
+# What a graph that is there tells of a gradient.
+
+
+def why_of(loss: Value, inputs: Value) -> Why:
+    """Why the gradient of a Tensor that has been computed is None, zero or NaN.
+
+    The graph has the nodes, not the lines, and nothing of what is cut off it. Lines are known if the Tensor
+    was computed under `fad.autograd.detect_anomaly` (``check_nan=False`` where a NaN is looked for); where
+    they matter more than the Tensor, write the computation as a function, for `fad.why`. Nothing is freed, no
+    hook is called and no ``.grad`` changes.
+
+    Arguments:
+        loss: a Tensor of the eager tape, before ``backward`` or with ``retain_graph=True``.
+        inputs: a Tensor, or a pytree of Tensors.
+
+    Returns:
+        A `fad.viz.Why`.
+
+    Raises:
+        ArgumentError: ``loss``, or a leaf of ``inputs``, is no Tensor, or has no value, as it is traced.
+        GradientError: a backward pass has freed the graph.
+
+    Source: it answers what PyTorch users ask of ``.grad is None``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> x = fad.tensor([-1.0, -2.0], requires_grad=True)
+    >>> print(fad.autograd.why(fad.nn.relu(x).sum(), x))
+    loss: float32[], 2 nodes
+    x: the gradient is zero
+      relu does not pass derivatives on where its operand is not above 0 ...
+    """
+    if not isinstance(loss, extend.Tensor):
+        raise errors.ArgumentError(
+            f"autograd.why: loss must be a Tensor, got {errors.describe(loss)}. For a function write "
+            "fad.why(f)(x)"
+        )
+    paths = jax.tree_util.tree_flatten_with_path(
+        inputs, is_leaf=lambda x: isinstance(x, extend.Tensor)
+    )[0]
+    named = [(f"x{jax.tree_util.keystr(path)}", x) for path, x in paths]
+    for name, x in named:
+        if not isinstance(x, extend.Tensor):
+            raise errors.ArgumentError(
+                f"autograd.why: {name} must be a Tensor, got {errors.describe(x)}"
+            )
+    if numbers(loss) is None:
+        raise errors.ArgumentError(
+            f"autograd.why: loss has no value here, as it is traced or batched ({errors.describe(loss)}): "
+            "use fad.why(f)(x) outside of the transform, or call what calls this once without fad.jit"
+        )
+    form = f"{loss.dtype}{list(loss.shape)}"
+    if not loss.requires_grad:
+        text = (
+            "loss has no graph (requires_grad is False): everything that it is computed from was detached, "
+            "was computed under no_grad, or has no requires_grad"
+        )
+        cause = Cause("leaf", text)
+        none = [Finding(n, False, "None", "None: loss has no graph", (cause,)) for n, _ in named]
+        return Why(f"loss: {form}, no graph", none, _FOR_LINES)
+    try:
+        passed = Pass([_root(loss, np.random.default_rng(0), bool(loss.shape))])
+    except errors.GradientError as error:
+        raise errors.GradientError(
+            "autograd.why: the graph of loss has been freed by a backward pass: call it before "
+            "loss.backward(), or write loss.backward(retain_graph=True)"
+        ) from error
+    findings = [_graph_finding(passed, loss, name, x) for name, x in named]
+    count = sum(not is_leaf(node) for node in passed.visits)
+    lines_known = all(c.line for f in findings for c in f.causes)
+    title = f"loss: {form}, {count} node{'s' * (count != 1)}"
+    title += ", not finite" if any_not_finite(loss) else ""
+    return Why(
+        title, findings, "" if lines_known else _FOR_LINES, _graph_boxes(passed, named, findings)
+    )
+
+
+_FOR_LINES = (
+    "For lines: fad.why(f)(x) on the computation as a function, or compute loss under "
+    "fad.autograd.detect_anomaly(False)"
+)
+
+
+def _graph_finding(passed: Pass, loss: Value, name: str, x: Value) -> Finding:
+    if not x.requires_grad:
+        floating = "" if is_inexact(x) else f", and {x.dtype} can have none"
+        text = (
+            f"requires_grad is False{floating}: write fad.tensor(..., requires_grad=True) before "
+            "it is used"
+        )
+        return Finding(
+            name, False, "None", "None: nothing is recorded of it", (Cause("leaf", text),)
+        )
+    edge = autograd.graph.get_gradient_edge(x)
+    target = (edge.node, edge.output_nr)
+    if target not in passed.arrivals:
+        leaves = [
+            f"{m.dtype}{list(m.shape)}"
+            for m in [n.variable for n in passed.visits if isinstance(n, autograd.AccumulateGrad)]
+        ]
+        text = (
+            f"the graph of loss ends at {len(leaves)} other leaves ({listed(leaves)}): on the way from it "
+            "there is a detach, no_grad, cast to integers, comparison, argmax, .item() or .numpy(); or loss "
+            "was computed from another Tensor, a copy of it or its value before a write in place"
+        )
+        return Finding(
+            name, False, "None", "None: no graph leads to it", (Cause("not in the graph", text),)
+        )
+    gradient = passed.total(*target)
+    bad = not_finite(gradient)
+    if bad is not None and bad.any():
+        derivative = "NaN" if any_nan(gradient) else "infinite"
+        causes = _forward_of(passed, loss) + born_backwards(passed, target, {})
+        return Finding(name, True, derivative, f"the gradient is {derivative}", tuple(causes))
+    if not any_nonzero(gradient):
+        causes = zero_causes(passed, target, {})
+        return Finding(name, True, *zero_text(gradient, "gradient"), tuple(unique(causes)))
+    return Finding(name, True, "nonzero", "a plain number, not zero")
+
+
+def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
+    """The first node whose output is NaN or infinite, and no operand, by what nodes have saved."""
+    if not any_not_finite(loss):
+        return []
+    outputs: dict[Node, Value] = {autograd.graph.get_gradient_edge(loss).node: loss}
+    for node in passed.visits:
+        for (target, nr), value in zip(edges_of(node), saved_operands(node), strict=False):
+            if target is not None and not nr and value is not None:
+                outputs.setdefault(target, value)
+        outputs.setdefault(node, getattr(node, "_saved_result", None))
+    bad = [node for node in reversed(passed.visits) if any_not_finite(outputs.get(node))]
+    if not bad:
+        return []
+    put_in: dict[Node, None] = {}
+    for node in bad:
+        passed_on = any(target in put_in for target, _ in edges_of(node))
+        if any_nan(outputs[node]) or not (passed_on or _may_put_in(node)):
+            break
+        put_in[node] = None
+    else:
+        node = bad[0]
+    if is_leaf(node):
+        return [Cause("nan", "a leaf has NaN or infinity in it")]
+    mask = not_finite(outputs[node])
+    assert mask is not None
+    at = first_place(mask)
+    value = number_text(numbers(outputs[node])[at])  # type: ignore[index]
+    operands = operands_text(saved_operands(node), mask.shape, at)
+    text = f"{name_of(node)} gives {value}, forwards, of {operands}{instead_of(name_of(node))}"
+    if not saved_operands(node):  # it may have had it from its operands
+        text = f"the result of {name_of(node)} is {value}, the first value known that is not finite"
+    return [at_place("nan", text, line_of(node), name_of(node))]
+
+
+def _may_put_in(node: Node) -> bool:
+    """Whether an infinity in the output of a node may be a constant operand, as that of a mask is."""
+    if is_leaf(node):
+        return False
+    edges = edges_of(node)
+    saved = saved_operands(node) or [None] * len(edges)
+    pairs = zip(edges, saved, strict=True)
+    return any(target is None and (a is None or any_not_finite(a)) for (target, _), a in pairs)
+
+
+def _graph_boxes(
+    passed: Pass, named: Sequence[tuple[str, Value]], findings: Sequence[Finding]
+) -> list[Box]:
+    """The graph, inputs first; nodes that give zero or NaN to what is asked for are red."""
+    names = {}
+    for (name, x), finding in zip(named, findings, strict=True):
+        if x.requires_grad:
+            names[autograd.graph.get_gradient_edge(x).node] = [name, finding.text]
+    bad = {(c.line, c.operation) for f in findings for c in f.causes}
+    order = list(reversed(passed.visits))[-SMALL:]
+    places = {node: k for k, node in enumerate(order)}
+    boxes = []
+    for node in order:
+        name = name_of(node)
+        cut = (at_place("", "", line_of(node)).line, name) in bad
+        alive = any(map(any_nonzero, passed.visits[node].incoming))
+        state = "input" if node in names else "cut" if cut else "alive" if alive else "dead"
+        operands = [places[t] for t, _ in edges_of(node) if t in places]
+        boxes.append(Box(names.get(node, ["leaf" if is_leaf(node) else name]), state, operands))
+    return [*boxes, Box(["loss"], "result", [len(boxes) - 1] if boxes else [])]

@@ -1,15 +1,19 @@
-"""Pictures of graphs by Graphviz, and the libraries of the extra ``viz``."""
+"""Pictures of graphs by Graphviz, files of pictures, and the libraries of the extra ``viz``."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from fad.errors import MissingLibrary
+from fad.errors import ArgumentError, MissingLibrary
 
 _WITHOUT = (
-    'Without it there are print(graph), graph.dot() and graph.json(), and graph.save("graph.dot")'
+    "Without it there is the text that print shows, and of a graph and of fad.why the picture in Graphviz's "
+    'language: x.dot(), x.save("x.dot")'
 )
 
 
@@ -56,3 +60,25 @@ def draw(dot: str, format: str) -> bytes:
             f"https://graphviz.org/download. {_WITHOUT}"
         ) from error
     return picture
+
+
+def quoted(lines: list[str]) -> str:
+    """Lines as a text in Graphviz's language."""
+    return '"' + "\\n".join([x.replace("\\", "\\\\").replace('"', '\\"') for x in lines]) + '"'
+
+
+def write(path: str | os.PathLike[str], picture: Any, **others: Callable[[], str]) -> None:
+    """Write a file in the format that its name ends with: SVG, PNG, text, or one of the others.
+
+    Raises:
+        ArgumentError: there is no such format.
+    """
+    named = {"svg": picture.svg, "png": picture.png, "txt": picture.__str__, **others}
+    formats = {f".{name}": make for name, make in named.items()}
+    file = Path(path)
+    if file.suffix.lower() not in formats:
+        raise ArgumentError(
+            f"save: the name must end with one of {', '.join(formats)}, got {str(path)!r}"
+        )
+    content = formats[file.suffix.lower()]()
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())

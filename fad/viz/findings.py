@@ -1,21 +1,202 @@
-"""What `fad.why` finds: reports, their pictures, and causes in words."""
+"""What `fad.why` finds: a backward pass made node by node, reports, their pictures, and causes in words."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import html
-import importlib
 import linecache
 import os
-import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
+import jax
 import numpy as np
+from numpy.typing import NDArray
 
-from fad import errors
-from fad.viz.pullbacks import Node, Pass, Value, Visit, edges_of, is_leaf, numbers
+from fad import autograd, errors, extend
+from fad.viz.drawing import draw, quoted, write
+
+# A backward pass, made node by node, and what its numbers are.
+
+# What has numbers: a Tensor, an array, a number. None is a gradient of zero.
+Value: TypeAlias = Any
+# A nest of containers around values of any types: arguments and results of a user's function.
+PyTree: TypeAlias = Value
+Node: TypeAlias = autograd.Node
+NumpyArray: TypeAlias = NDArray[np.generic]
+
+
+@dataclasses.dataclass(eq=False)
+class Visit:
+    """A node of a pass: the gradients that it was given, and those that it gave."""
+
+    node: Node
+    incoming: list[Value]
+    outgoing: list[Value]
+
+
+class Pass:
+    """A backward pass, made by calling one node after the other; nothing is freed, no hook is called."""
+
+    def __init__(self, roots: Sequence[tuple[Node, int, Value]]) -> None:
+        self.visits: dict[Node, Visit] = {}
+        # What arrives at an input of a node: from which visit, by which of its edges.
+        self.arrivals: dict[tuple[Node, int], list[tuple[Visit | None, int, Value]]] = {}
+        counts: dict[Node, int] = collections.Counter()
+        todo, seen = [node for node, _, _ in roots], set()
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            for target, _ in edges_of(node):
+                if target is not None:
+                    counts[target] += 1
+                    todo.append(target)
+        for node, nr, gradient in roots:
+            self.arrivals.setdefault((node, nr), []).append((None, 0, gradient))
+        ready = [node for node in dict.fromkeys(node for node, _, _ in roots) if not counts[node]]
+        while ready:
+            node = ready.pop()
+            visit = self._visited(node)
+            for k, (target, nr) in enumerate(edges_of(node)):
+                if target is None:
+                    continue
+                arrival = (visit, k, item(visit.outgoing, k))
+                self.arrivals.setdefault((target, nr), []).append(arrival)
+                counts[target] -= 1
+                if not counts[target]:
+                    ready.append(target)
+
+    def _visited(self, node: Node) -> Visit:
+        count = max([1, node.num_inputs, *[nr + 1 for n, nr in self.arrivals if n is node]][:3])
+        incoming = [self.total(node, nr) for nr in range(count)]
+        outgoing: list[Value] = [None] * len(edges_of(node))
+        if not is_leaf(node) and any(g is not None for g in incoming):
+            with autograd.no_grad():
+                results = node(*incoming)
+            outgoing = list(results) if isinstance(results, (tuple, list)) else [results]
+        visit = self.visits[node] = Visit(node, incoming, outgoing)
+        return visit
+
+    def total(self, node: Node, nr: int) -> Value:
+        """The gradient that arrives at an input of a node; None is zero."""
+        parts = [g for _, _, g in self.arrivals.get((node, nr), []) if g is not None]
+        with autograd.no_grad():
+            return functools.reduce(lambda a, b: a + b, parts) if parts else None
+
+    def leading_to(self, target: tuple[Node, int]) -> set[Node]:
+        """The nodes whose gradients reach ``target``, an input of a node."""
+        leading: set[Node] = set()
+        for node in reversed(self.visits):
+            if any(t in leading or (t, nr) == target for t, nr in edges_of(node)):
+                leading.add(node)
+        return leading
+
+    def deaths(self, target: tuple[Node, int]) -> list[tuple[Visit, int]]:
+        """Where gradients that are not zero become zero, on the way to ``target``: node and edge."""
+        reach = self.leading_to(target)
+        return [
+            (visit, k)
+            for node, visit in self.visits.items()
+            if node in reach and any(map(any_nonzero, visit.incoming))
+            for k, (t, nr) in enumerate(edges_of(node))
+            if (t in reach or (t, nr) == target) and not any_nonzero(item(visit.outgoing, k))
+        ]
+
+    def cancellations(self, target: tuple[Node, int]) -> list[tuple[Node, int]]:
+        """Where gradients that are not zero add up to zero, on the way to ``target``."""
+        reach = self.leading_to(target)
+        return [
+            key
+            for key, arrived in self.arrivals.items()
+            if (key[0] in reach or key == target)
+            and sum(any_nonzero(g) for _, _, g in arrived) > 1
+            and not any_nonzero(self.total(*key))
+        ]
+
+    def birth(self, target: tuple[Node, int]) -> tuple[Visit, int] | None:
+        """The node that gave the NaN or infinity at ``target`` when it was given none; None for a sum."""
+        edge: tuple[Visit, int] | None = None
+        while True:
+            bad = [
+                (visit, k)
+                for visit, k, g in self.arrivals.get(target, [])
+                if visit is not None and any_not_finite(g)
+            ]
+            if not bad:
+                return edge
+            edge = bad[0]
+            visit = edge[0]
+            inputs = [nr for nr, g in enumerate(visit.incoming) if any_not_finite(g)]
+            if not inputs:
+                return edge
+            target = (visit.node, inputs[0])
+
+
+def edges_of(node: Node) -> Sequence[tuple[Value, int]]:
+    return () if is_leaf(node) else node.next_functions
+
+
+def is_leaf(node: Node) -> bool:
+    return isinstance(node, autograd.AccumulateGrad)
+
+
+def item(items: Sequence[Value], k: int) -> Value:
+    return items[k] if k < len(items) else None
+
+
+def numbers(x: Value) -> NumpyArray | None:
+    """A value in NumPy, where it has numbers; else None."""
+    if isinstance(x, extend.Tensor):
+        try:
+            x = x.array
+        except errors.FadError:  # it is batched
+            return None
+    if x is None or isinstance(x, jax.core.Tracer):
+        return None
+    dtype = getattr(x, "dtype", None)
+    if dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return None
+    array = np.asarray(x)
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def is_inexact(x: Value) -> bool:
+    dtype = getattr(x, "dtype", None)
+    return (
+        isinstance(x, (float, complex))
+        if dtype is None
+        else jax.numpy.issubdtype(dtype, np.inexact)
+    )
+
+
+def any_nonzero(x: Value) -> bool:
+    array = numbers(x)
+    return array is not None and bool((array != 0).any())  # NaN is not zero
+
+
+def not_finite(x: Value) -> NumpyArray | None:
+    """Where a value is NaN or infinite; None for what is not of floating dtype."""
+    array = numbers(x) if is_inexact(x) else None
+    return None if array is None else ~np.isfinite(array)
+
+
+def any_nan(x: Value) -> bool:
+    array = numbers(x) if is_inexact(x) else None
+    return array is not None and bool((array != array).any())
+
+
+def any_not_finite(x: Value) -> bool:
+    bad = not_finite(x)
+    return bad is not None and bool(bad.any())
+
+
+# Reports
 
 _MOST_LINES = 10
 SMALL = 60  # boxes of a picture
@@ -99,8 +280,8 @@ class Why:
         self._boxes = boxes
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{x.name}: {x.derivative}" for x in self.inputs)
-        return f"<fad.why: {found}>"
+        inputs = ", ".join(f"{x.name}: {x.derivative}" for x in self.inputs)
+        return f"<fad.why: {inputs}>"
 
     def __str__(self) -> str:
         bad = [x for x in self.inputs if x.causes or x.derivative != "nonzero"]
@@ -132,8 +313,7 @@ class Why:
             '  node [shape=box, style="filled,rounded", fontname="Helvetica"];',
         ]
         for k, box in enumerate(self._boxes):
-            text = "\\n".join(t.replace("\\", "\\\\").replace('"', '\\"') for t in box.lines)
-            lines.append(f'  b{k} [label="{text}", fillcolor="{_COLORS[box.state]}"];')
+            lines.append(f'  b{k} [label={quoted(box.lines)}, fillcolor="{_COLORS[box.state]}"];')
             lines += [f"  b{j} -> b{k};" for j in box.operands]
         return "\n".join([*lines, "}", ""])
 
@@ -141,17 +321,17 @@ class Why:
         """The picture that `dot` says, drawn by Graphviz.
 
         Raises:
-            MissingLibrary: Graphviz's Python package is not installed.
+            MissingLibrary: Graphviz, or its Python package, is not installed.
         """
-        return self._drawn("svg").decode()
+        return draw(self.dot(), "svg").decode()
 
     def png(self) -> bytes:
         """The picture as a PNG file, drawn by Graphviz.
 
         Raises:
-            MissingLibrary: Graphviz's Python package is not installed.
+            MissingLibrary: Graphviz, or its Python package, is not installed.
         """
-        return self._drawn("png")
+        return draw(self.dot(), "png")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, in the format that its name ends with.
@@ -161,33 +341,9 @@ class Why:
 
         Raises:
             ArgumentError: it ends with something else.
-            MissingLibrary: Graphviz's Python package is not installed, for ``.svg`` and ``.png``.
+            MissingLibrary: Graphviz, or its Python package, is not installed, for ``.svg`` and ``.png``.
         """
-        file = pathlib.Path(path)
-        formats: dict[str, Callable[[], str | bytes]] = {
-            ".txt": self.__str__,
-            ".dot": self.dot,
-            ".html": self._repr_html_,
-            ".svg": self.svg,
-            ".png": self.png,
-        }
-        if file.suffix.lower() not in formats:
-            raise errors.ArgumentError(
-                f"save: the name must end with one of {', '.join(formats)}, got {str(path)!r}"
-            )
-        content = formats[file.suffix.lower()]()
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-    def _drawn(self, format: str) -> bytes:
-        try:
-            graphviz = importlib.import_module("graphviz")
-        except ImportError as error:
-            raise errors.MissingLibrary(
-                "why: a picture needs graphviz, which is not installed: pip install graphviz, and the "
-                'program dot. Without it there are print(report), report.dot() and report.save("why.html")'
-            ) from error
-        picture: bytes = graphviz.Source(self.dot()).pipe(format=format)
-        return picture
+        write(path, self, dot=self.dot, html=self._repr_html_)
 
     def _repr_html_(self) -> str:
         """For notebooks: the text, and the operations in a row of boxes, those that cut the way in red."""
@@ -337,37 +493,66 @@ def at_place(kind: str, text: str, place: tuple[str, int] | None, operation: str
 def flat_cause(node: Node | None, step: Value, out: Value, incoming: Value) -> Cause:
     """A node, or a step, whose derivative is zero; ``incoming`` is a gradient or tangent that is not."""
     args = saved_operands(node) if step is None else step.args
-    name = str(step.name) if node is None or step is not None else name_of(node)
+    name = name_of(node) if step is None else str(step.name)  # type: ignore[arg-type]
     rule = node is not None and hasattr(node, "needs_input_grad")
     at = first_place(incoming != 0) if incoming.ndim else ()
     operands = "" if rule or not args else f" {operands_text(args, incoming.shape, at)}"
     text = _flat_text(name, out, rule, operands)
-    return at_place(
-        "rule" if rule else "flat", text, line_of(node) if step is None else step.place, name
-    )
+    return at_place("rule" if rule else "flat", text, _place_of(node, step), name)
 
 
-def born_backwards(step: Value, visit: Visit, edge: int) -> Cause:
+def _place_of(node: Node | None, step: Value) -> tuple[str, int] | None:
+    return line_of(node) if step is None else step.place
+
+
+def zero_causes(passed: Pass, target: tuple[Node, int], steps: dict[Node, Value]) -> list[Cause]:
+    """Where gradients that are not zero become zero on the way to ``target``, or add up to it.
+
+    Arguments:
+        steps: the operations that nodes were recorded for, as far as they are known.
+    """
+    flat = []
+    for visit, edge in passed.deaths(target):
+        incoming = numbers(next(g for g in visit.incoming if any_nonzero(g)))
+        step = steps.get(visit.node)
+        flat.append(flat_cause(visit.node, step, item(visit.outgoing, edge), incoming))
+    return flat or [_cancelled(key, passed, steps) for key in passed.cancellations(target)]
+
+
+def _cancelled(key: tuple[Node, int], passed: Pass, steps: dict[Node, Value]) -> Cause:
+    nodes = [visit.node for visit, _, _ in passed.arrivals[key] if visit is not None]
+    names = listed(list(dict.fromkeys(map(name_of, nodes))))
+    place = _place_of(nodes[0], steps.get(nodes[0]))
+    return at_place("cancels", f"what its uses give ({names}) adds up to 0", place)
+
+
+def born_backwards(passed: Pass, target: tuple[Node, int], steps: dict[Node, Value]) -> list[Cause]:
+    """The node that gave the NaN or infinity at ``target`` when it was given none, if there is one."""
+    birth = passed.birth(target)
+    if birth is None:
+        return []
+    visit, edge = birth
+    step = steps.get(visit.node)
     name = name_of(visit.node) if step is None else step.name
     args = saved_operands(visit.node) if step is None else step.args
     out = numbers(visit.outgoing[edge])
     assert out is not None
     at = first_place(~np.isfinite(out))
-    given = next((numbers(g) for g in visit.incoming if g is not None), None)
-    value = number_text(out[at])
-    fits = given is not None and given.shape == out.shape
-    gradient = given[at] if fits else None  # type: ignore[index]
+    incoming = next((numbers(g) for g in visit.incoming if g is not None), None)
     result = getattr(visit.node, "_saved_result", None) if not args else None
     of = "" if result is None else "the result "
     of += operands_text(args if result is None else [result], out.shape, at)
-    text = f"{name} gives {value}, backwards, {'of' if args or of else ''} {of}".rstrip(", ")
-    if gradient is not None:
+    text = f"{name} gives {number_text(out[at])}, backwards, {'of' if args or of else ''} {of}"
+    text = text.rstrip(", ")
+    gradient = None
+    if incoming is not None and incoming.shape == out.shape:
+        gradient = incoming[at]
         text += f", of the gradient {number_text(gradient)}"
     if gradient is not None and gradient == 0:
         text += ": 0 times an infinite derivative, see fad.safe_where"
     else:
         text += instead_of(name)
-    return at_place("nan", text, line_of(visit.node) if step is None else step.place, name)
+    return [at_place("nan", text, _place_of(visit.node, step), name)]
 
 
 def zero_text(gradient: Value, what: str) -> tuple[str, str]:
@@ -375,14 +560,6 @@ def zero_text(gradient: Value, what: str) -> tuple[str, str]:
     if gradient is None:
         return "None", "None: a rule gives None, which is a zero, for it"
     return "zero", f"the {what} is zero"
-
-
-def cancelled(
-    key: tuple[Node, int], passed: Pass, place_of: Callable[[Value], tuple[str, int] | None]
-) -> Cause:
-    nodes = [visit.node for visit, _, g in passed.arrivals[key] if visit is not None]
-    names = listed(list(dict.fromkeys(map(name_of, nodes))))
-    return at_place("cancels", f"what its uses give ({names}) adds up to 0", place_of(nodes[0]))
 
 
 def unique(causes: Iterable[Cause]) -> list[Cause]:
@@ -402,13 +579,13 @@ def saved_operands(node: Node | None) -> list[Value]:
     """The operands of a node, as far as it has saved them; None for others."""
     if node is None or is_leaf(node):
         return []
-    found = []
+    operands = []
     for k in range(len(edges_of(node))):
         try:
-            found.append(getattr(node, f"_saved_{k}", None))
+            operands.append(getattr(node, f"_saved_{k}", None))
         except errors.FadError:  # hooks of saved values may refuse
-            found.append(None)
-    return found if any(v is not None for v in found) else []
+            operands.append(None)
+    return operands if any(v is not None for v in operands) else []
 
 
 def name_of(node: Node) -> str:
@@ -424,7 +601,7 @@ def line_of(node: Node | None) -> tuple[str, int] | None:
     if node is None:
         return None
     for frame in reversed(node.metadata.get("traceback_", ())):
-        found = re.match(r'\s*File "(.+)", line (\d+)', frame)
-        if found and not found[1].startswith(LIBRARIES):
-            return found[1], int(found[2])
+        place = re.match(r'\s*File "(.+)", line (\d+)', frame)
+        if place and not place[1].startswith(LIBRARIES):
+            return place[1], int(place[2])
     return None

@@ -12,10 +12,8 @@ from fad.extend import flush, observe_nodes
 from fad.extend.types import PyTree
 from fad.viz import drawing, text
 from fad.viz.groups import groups_of
-from fad.viz.matrices import write
 from fad.viz.nodes import (
     Drawn,
-    NodeView,
     bytes_of,
     check_place,
     read,
@@ -46,20 +44,9 @@ class Graph:
     """
 
     def __init__(self, drawn: Drawn, fold: bool, limit: int) -> None:
+        self.nodes, self.edges, self.saved = drawn.nodes, drawn.edges, drawn.saved
         self._drawn = drawn
         self._top = groups_of(drawn, fold, limit)
-
-    @property
-    def nodes(self) -> list[NodeView]:
-        return self._drawn.nodes
-
-    @property
-    def edges(self) -> list[tuple[int, int, int]]:
-        return self._drawn.edges
-
-    @property
-    def saved(self) -> int:
-        return self._drawn.saved
 
     def __repr__(self) -> str:
         return f"<fad.viz.Graph: {text.heading(self._drawn)}>"
@@ -105,7 +92,7 @@ class Graph:
             ArgumentError: it ends with something else.
             ImportError: a picture needs Graphviz, which is not installed.
         """
-        write(path, self, dot=self.dot, gv=self.dot, json=self.json)
+        drawing.write(path, self, dot=self.dot, gv=self.dot, json=self.json)
 
     def _repr_svg_(self) -> str | None:
         """For notebooks: the picture, if Graphviz is there and draws it in a moment."""

@@ -1,4 +1,4 @@
-"""``fad.viz.matrix``: jacobians and hessians as images."""
+"""``fad.viz.matrix`` and ``fad.viz.pattern``: derivatives as images, and the patterns of sparse ones."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ import html
 import io
 import math
 import os
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from fad import Tensor
+from fad import SparsePattern, Tensor
 from fad.errors import ArgumentError, describe
 from fad.extend.types import PyTree
-from fad.viz.drawing import viz_library
-from fad.viz.pictures import colored, data_uri, real, shrunk
+from fad.viz.drawing import viz_library, write
+from fad.viz.pictures import colored, data_uri, png, real, shrunk
 
-SIDE, CELL, MOST = 420.0, 24.0, 512  # of all panels; of one value, at most; values of a side
+_SIDE, _CELL, _MOST = 420.0, 24.0, 512  # of all panels; of one value, at most; values of a side
 _GAP, _TOP, _BAR = 10.0, 18.0, 120.0
 
 
@@ -65,10 +63,10 @@ class Matrix:
         parts = []
         for p in self._panels:
             x, y = lefts[p.column], tops[p.row]
-            h, w = (side_of(n, scale) for n in p.values.shape)
+            h, w = (_side_of(n, scale) for n in p.values.shape)
             parts.append(f'<text x="{x:.0f}" y="{y - 4:.0f}">{html.escape(p.name)}</text>')
-            pixels = colored(shrunk(p.values, MOST), self._largest)
-            parts.append(framed(pixels, f'x="{x:.1f}" y="{y:.1f}"', w, h, _line(p)))
+            pixels = colored(shrunk(p.values, _MOST), self._largest)
+            parts.append(_framed(pixels, f'x="{x:.1f}" y="{y:.1f}"', w, h, _line(p)))
         below = tops[-1]
         bar = data_uri(colored(np.linspace(-self._largest, self._largest, 65)[None], self._largest))
         parts.append(
@@ -81,7 +79,7 @@ class Matrix:
                 f"{value * self._largest:.3g}</text>"
             )
         width, height = max(lefts[-1], _BAR + 2 * _GAP + 20), below + 28
-        return document("".join(parts), width, height)
+        return _document("".join(parts), width, height)
 
     def _grid(self) -> tuple[list[float], list[float], float]:
         """Widths of columns, heights of rows, and how large a value is drawn."""
@@ -91,8 +89,8 @@ class Matrix:
         wide = [
             max([p.values.shape[1] for p in self._panels if p.column == k]) for k in range(columns)
         ]
-        scale = min(CELL, SIDE / max(1, sum(tall), sum(wide)))
-        widths, heights = ([side_of(n, scale) for n in counts] for counts in (wide, tall))
+        scale = min(_CELL, _SIDE / max(1, sum(tall), sum(wide)))
+        widths, heights = ([_side_of(n, scale) for n in counts] for counts in (wide, tall))
         return widths, heights, scale
 
     def png(self) -> bytes:
@@ -115,7 +113,7 @@ class Matrix:
             axes = figure.add_subplot(grid[p.row, p.column])
             extent = (0, p.values.shape[1], p.values.shape[0], 0)
             axes.imshow(
-                colored(shrunk(p.values, MOST), self._largest),
+                colored(shrunk(p.values, _MOST), self._largest),
                 interpolation="nearest",
                 extent=extent,
                 aspect="auto",
@@ -144,7 +142,7 @@ class Matrix:
         return f"<div>{self.svg()}</div>"
 
 
-def framed(pixels: np.ndarray, place: str, width: float, height: float, title: str = "") -> str:
+def _framed(pixels: np.ndarray, place: str, width: float, height: float, title: str = "") -> str:
     """An image with a border, in SVG."""
     place += f' width="{width:.1f}" height="{height:.1f}"'
     inside = f"<title>{html.escape(title)}</title>" if title else ""
@@ -155,30 +153,13 @@ def framed(pixels: np.ndarray, place: str, width: float, height: float, title: s
     )
 
 
-def document(content: str, width: float, height: float) -> str:
+def _document(content: str, width: float, height: float) -> str:
     """A picture of this size, in SVG."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" '
         f'font-size="11" fill="#263238" style="background: white">{content}</svg>'
     )
-
-
-def write(path: str | os.PathLike[str], picture: Any, **others: Callable[[], str]) -> None:
-    """Write a file in the format that its name ends with: SVG, PNG, text, or one of the others.
-
-    Raises:
-        ArgumentError: there is no such format.
-    """
-    named = {"svg": picture.svg, "png": picture.png, "txt": picture.__str__, **others}
-    formats = {f".{name}": make for name, make in named.items()}
-    file = Path(path)
-    if file.suffix.lower() not in formats:
-        raise ArgumentError(
-            f"save: the name must end with one of {', '.join(formats)}, got {str(path)!r}"
-        )
-    content = formats[file.suffix.lower()]()
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def matrix(j: PyTree, out_ndim: int | None = None) -> Matrix:
@@ -265,6 +246,140 @@ def _line(p: _Panel) -> str:
     return f"{text}, {odd} not finite" if odd else text
 
 
-def side_of(count: int, scale: float) -> float:
+def _side_of(count: int, scale: float) -> float:
     """How long a side of so many values is drawn."""
     return max(8.0, count * scale)
+
+
+# Patterns of sparse derivatives, with the products that show their entries.
+
+_ROWS, _COLUMNS = 40, 100  # of text
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# Nine colours that are told apart easily.
+_HUES: np.ndarray = np.frombuffer(
+    bytes.fromhex("1f77b4ff7f0e2ca02cd627289467bd8c564be377c2bcbd2217becf"), np.uint8
+).reshape(-1, 3)
+
+
+class Pattern:
+    """What `fad.viz.pattern` returns: a pattern, with a colour for each product that is computed.
+
+    ``print`` shows it as text, with a letter for each colour; a notebook shows a picture; `save` writes it.
+
+    Attributes:
+        count: how many products there are.
+
+    >>> import fad, fad.numpy as fnp
+    >>> print(fad.viz.pattern(fad.sparsity(fnp.diff)(fnp.zeros(5))))
+    pattern: 4 × 5, 8 of 20 entries, by 2 products of columns
+    ab...
+    .ba..
+    ..ab.
+    ...ba
+    """
+
+    def __init__(self, pattern: SparsePattern) -> None:
+        self.count = pattern.products
+        self._rows, self._cols, self._shape = pattern.rows, pattern.cols, pattern.shape
+        self._colors = pattern.shown_by
+        self._lines = "rows" if pattern.mode == "reverse" else "columns"
+
+    def __repr__(self) -> str:
+        return f"<fad.viz.Pattern of {len(self._rows)} entries>"
+
+    def __str__(self) -> str:
+        height, width = (min(n, m) for n, m in zip(self._shape, (_ROWS, _COLUMNS), strict=True))
+        text = np.full((height, width), ".")
+        shown = (self._rows < height) & (self._cols < width)
+        letters = np.array(list(_LETTERS))[self._colors[shown] % len(_LETTERS)]
+        text[self._rows[shown], self._cols[shown]] = letters
+        more = " ..." if width < self._shape[1] else ""
+        lines = ["".join(row) + more for row in text]
+        return "\n".join([self._heading(), *lines, *["..."] * (height < self._shape[0])])
+
+    def _heading(self) -> str:
+        height, width = self._shape
+        return (
+            f"pattern: {height} × {width}, {len(self._rows)} of {height * width} entries, by {self.count} "
+            f"product{'s' * (self.count != 1)} of {self._lines}"
+        )
+
+    def _pixels(self) -> np.ndarray:
+        """A pixel for each entry, or for a block of them where there are many."""
+        steps = [max(1, -(-n // _MOST)) for n in self._shape]
+        sides = [max(1, -(-n // step)) for n, step in zip(self._shape, steps, strict=True)]
+        pixels: np.ndarray = np.full((*sides, 3), 255, np.uint8)
+        colors = _HUES[self._colors % len(_HUES)]
+        pixels[self._rows // steps[0], self._cols // steps[1]] = colors
+        return pixels
+
+    def svg(self) -> str:
+        """The picture as SVG; it needs no other library."""
+        scale = min(_CELL, _SIDE / max(1, *self._shape))
+        h, w = (_side_of(n, scale) for n in self._shape)
+        heading = html.escape(self._heading())
+        width = max(w + 20.0, 6.0 * len(heading))
+        image = _framed(self._pixels(), 'x="10" y="24"', w, h)
+        return _document(f'<text x="10" y="16">{heading}</text>{image}', width, h + 34)
+
+    def png(self) -> bytes:
+        """The entries as a PNG file, with a square of pixels for each."""
+        pixels = self._pixels()
+        step = max(1, int(_SIDE) // max(pixels.shape))
+        return png(pixels.repeat(step, 0).repeat(step, 1))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file, in the format that the name ends with.
+
+        Arguments:
+            path: ends with ``.svg``, ``.html``, ``.png`` or ``.txt``.
+
+        Raises:
+            ArgumentError: it ends with something else.
+        """
+        write(path, self, html=self._repr_html_)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return f"<div>{self.svg()}</div>"
+
+
+def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False) -> Pattern:
+    """A pattern with its colours: entries of one colour are read from the same product.
+
+    Arguments:
+        matrix: what `sparsity`, `sparse_jacobian` or `sparse_hessian` returns, in any format; or a
+            `SparsePattern`, which has its colours.
+        out_ndim: how many of its dimensions are those of the output, which become rows. The default is half.
+        symmetric: colour it as `sparse_hessian` does, which reads an entry from either side of the diagonal.
+
+    Returns:
+        A `Pattern`.
+
+    Raises:
+        ArgumentError: it is no sparse matrix; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
+
+    >>> import fad, jax.numpy as jnp
+    >>> arrow = lambda x: (x[:-1] * x[-1]).sum() + (x**3).sum()
+    >>> print(fad.viz.pattern(fad.sparse_hessian(arrow)(jnp.ones(4)), symmetric=True))
+    pattern: 4 × 4, 10 of 16 entries, by 2 products of columns
+    b..a
+    .b.a
+    ..ba
+    aaaa
+    """
+    if isinstance(matrix, SparsePattern):
+        return Pattern(matrix)
+    if not hasattr(matrix, "todense"):
+        raise ArgumentError(
+            f"viz.pattern: expected a BCOO, as fad.sparsity returns it, got {describe(matrix)}. For a dense "
+            "matrix, write fad.viz.matrix."
+        )
+    shape = tuple(matrix.shape)
+    out = len(shape) // 2 if out_ndim is None else out_ndim
+    if not 0 <= out <= len(shape):
+        raise ArgumentError(f"viz.pattern: out_ndim is {out}, and the matrix has the shape {shape}")
+    sides = math.prod(shape[:out]), math.prod(shape[out:])
+    if symmetric and sides[0] != sides[1]:
+        raise ArgumentError(f"viz.pattern: symmetric, and the matrix is {sides[0]} × {sides[1]}")
+    return Pattern(SparsePattern.from_matrix(matrix, out, symmetric))

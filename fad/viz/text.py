@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+from fad.viz.drawing import quoted
 from fad.viz.groups import Group, Part, paths
 from fad.viz.nodes import Drawn, NodeView
 
@@ -170,7 +171,7 @@ def dot(drawn: Drawn, top: Group) -> str:
         elif isinstance(part, Group) and part.open:
             lines.append(f"{indent}subgraph cluster_{len(names)} {{")
             indent += "  "
-            lines.append(f"{indent}label={_quoted([part.title])};")
+            lines.append(f"{indent}label={quoted([part.title])};")
             todo += [None, *part.parts[::-1]]
             names[part] = ""
         else:
@@ -188,16 +189,10 @@ def dot(drawn: Drawn, top: Group) -> str:
 def _style(part: Part, drawn: Drawn) -> str:
     if isinstance(part, Group):
         fill, border = COLORS["group"]
-        return f'label={_quoted([part.title])}, fillcolor="{fill}", color="{border}", shape=box3d'
+        return f'label={quoted([part.title])}, fillcolor="{fill}", color="{border}", shape=box3d'
     node = drawn.nodes[part]
     fill, border = COLORS[node.kind]
-    return (
-        f'label={_quoted(label(node))}, fillcolor="{fill}", color="{border}", class="{node.kind}"'
-    )
-
-
-def _quoted(lines: list[str]) -> str:
-    return '"' + "\\n".join([x.replace("\\", "\\\\").replace('"', '\\"') for x in lines]) + '"'
+    return f'label={quoted(label(node))}, fillcolor="{fill}", color="{border}", class="{node.kind}"'
 
 
 # Model Explorer

@@ -124,15 +124,13 @@ def test_calls_that_do_not_fit_the_signature() -> None:
         fnp.sin("abc")
 
 
-def test_routes_and_primitives_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_primitives_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "PRIMITIVES", 4)
-    monkeypatch.setattr(operations, "KNOWN", 4)
     op = Op("roll", "test", jnp.roll)
     x = fad.asarray(V)
     for i in range(9):
         np.testing.assert_allclose(np.asarray(op.function(x, i)), jnp.roll(V, i))
-    assert len(op.primitives) == 4
-    assert all(len(r.known) <= 4 for r in op.routes.values())
+    assert len(op.primitives) <= 4
 
 
 def test_threads_share_an_operation() -> None:

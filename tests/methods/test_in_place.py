@@ -71,7 +71,7 @@ EXPECTED = {  # of those that have no twin
 }
 # In NumPy `fill`, `fill_diagonal` and `put` write in place, and `copy` takes no values.
 WITHOUT_TWIN = [*EXPECTED, "requires_grad_"]
-OTHERS = ["detach_", "requires_grad_", *in_place.MEMBERS]  # that write no new values
+OTHERS = ["detach_", "requires_grad_", *in_place.SHAPES]  # that write no new values
 
 
 def in_place_names() -> list[str]:

@@ -11,23 +11,14 @@ from helpers import ROOT
 ELSEWHERE = {
     "arrays/smooth_special": "arrays/test_smooth_functions.py",
     "arrays/torch_functions": "methods/test_names_vs_torch.py",
-    "autograd/function": "project/test_torch_names.py",
-    "autograd/grad_mode": "project/test_torch_names.py",
-    "autograd/graph": "project/test_torch_names.py",
-    "autograd/profiler": "profiling/test_profiler.py",
-    "numpy/fft": "arrays/test_namespaces.py",
-    "numpy/linalg": "arrays/test_namespaces.py",
     "core/types": "project/test_annotations.py",
     "extend/types": "project/test_annotations.py",
-    "lax/linalg": "arrays/test_namespaces.py",
     "random": "arrays/test_namespaces.py",
     "core/barriers": "replay/test_exact_programs.py",
     "replay/policy": "replay/test_program.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",
     "viz/findings": "viz/test_causes.py",
-    "viz/graph_causes": "viz/test_causes.py",
-    "viz/pictures": "methods/test_notebook.py",
-    "viz/pullbacks": "viz/test_causes.py",
+    "viz/pictures": "methods/test_values_notebook.py",
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """

@@ -18,7 +18,7 @@ TOOLS = {
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
     "laplacians": ["laplacians/"],
-    "profiling": ["profiling/", "autograd/profiler/"],
+    "profiling": ["profiling/"],
     "sparse": ["sparse/"],
     "testing": ["testing/"],
     "torch": ["torch/"],

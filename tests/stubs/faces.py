@@ -13,7 +13,17 @@ from tests.stubs.stubs import BY_HAND, ROOT, written
 
 __all__ = ["FACES", "face_path", "face_stub"]
 
-FACES = ("fad", "fad.autograd", "fad.extend", "fad.func")
+FACES = (
+    "fad",
+    "fad.autograd",
+    "fad.autograd.forward_ad",
+    "fad.autograd.function",
+    "fad.autograd.grad_mode",
+    "fad.autograd.graph",
+    "fad.autograd.profiler",
+    "fad.extend",
+    "fad.func",
+)
 
 
 def face_path(module: str) -> Path:

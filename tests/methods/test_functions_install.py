@@ -12,12 +12,8 @@ from helpers import assert_close, leaf
 
 import fad
 from fad.methods import history, in_place, names, operators, placement, shapes, values
-from fad.methods.in_place import IN_PLACE
 
-TABLES = [
-    IN_PLACE,
-    *[m.MEMBERS for m in (operators, values, shapes, placement, history, names, in_place)],
-]
+TABLES = [m.MEMBERS for m in (operators, values, shapes, placement, history, names, in_place)]
 
 
 def test_every_member_is_installed_and_stands_in_one_table() -> None:

@@ -1,8 +1,7 @@
 """``torch.autograd.graph``'s names: nodes and edges, hooks on groups of Tensors, saved values."""
 
-from typing import TYPE_CHECKING
+# Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
-from fad.errors.missing_names import hints_of as _hints_of
 from fad.tape.builtin_nodes import get_gradient_edge as get_gradient_edge
 from fad.tape.graph import Edge as Edge
 from fad.tape.graph import GradientEdge as GradientEdge
@@ -14,20 +13,3 @@ from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_
 from fad.tape.saved import save_on_cpu as save_on_cpu
 from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
 from fad.views.inplace import increment_version as increment_version
-
-__all__ = [
-    "Edge",
-    "GradientEdge",
-    "Node",
-    "RemovableHandle",
-    "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks",
-    "get_gradient_edge",
-    "increment_version",
-    "register_multi_grad_hook",
-    "save_on_cpu",
-    "saved_tensors_hooks",
-]
-
-if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
-    __getattr__ = _hints_of(__name__)

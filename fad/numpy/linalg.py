@@ -1,6 +1,0 @@
-"""The names of `jax.numpy.linalg`, for Tensors and arrays. See docs/namespaces.md."""
-
-from fad.arrays.namespaces import Namespace
-
-_namespace = Namespace(__name__, "jax.numpy.linalg")
-__getattr__, __dir__ = _namespace.get, _namespace.names
