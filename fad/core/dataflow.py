@@ -214,13 +214,10 @@ class _Dependence(Dataflow[int]):
             return [given[1] if len(given) > 1 else 0]
         if name == "optimization_barrier":
             return given
-        if name in _REMATERIALIZED:
+        if name == "remat2":
             return self.results(next(programs(eqn)), given)
         found = self.inside(eqn, given)
         return [self.union(given)] * len(eqn.outvars) if found is None else found
-
-
-_REMATERIALIZED = frozenset({"checkpoint", "remat", "remat2"})
 
 
 def tangent_rows(program: JaxProgram | JaxBody, mask: Sequence[bool]) -> tuple[bool, ...]:

@@ -15,33 +15,6 @@ from fad.errors import ArgumentError
 #
 # Where 64 bits are off (``jax_enable_x64``), JAX warns and makes 32 of them.
 
-__all__ = [
-    "bfloat16",
-    "bool_",
-    "cdouble",
-    "cfloat",
-    "complex64",
-    "complex128",
-    "double",
-    "float16",
-    "float32",
-    "float64",
-    "float_",
-    "half",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "int_",
-    "is_inexact",
-    "long",
-    "short",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
-
 bfloat16 = np.dtype(jnp.bfloat16)
 float16 = half = np.dtype(np.float16)
 float32 = float_ = np.dtype(np.float32)

@@ -1,7 +1,8 @@
 """The only module that uses JAX names outside of JAX's documented API, and reads parameters of equations.
 
 These names move and change between versions of JAX; the rest of fad sees one form of each.
-`private_names` lists them. A version of JAX that is too old, or that lacks one, is refused here, at import.
+`docs/private-names.md` says for what each is used, and which public way was tried. A version of JAX that is
+too old, or that lacks one, is refused here, at import.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import pkgutil
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +20,50 @@ from jax.experimental import io_callback as io_callback
 from jax.experimental.compilation_cache import compilation_cache
 
 from fad.core import types
-from fad.core.private_names import check_version, private
+
+MINIMUM_JAX = (0, 10, 2)
+BELOW_JAX = (0, 13)  # what is tested
+
+
+def check_version(version: str) -> None:
+    """Refuse a version of JAX that is too old for fad, and warn of one that fad is not tested with.
+
+    Raises:
+        ImportError: it is too old.
+    """
+    digits = ["".join(c for c in part if c.isdigit()) for part in version.split(".")]
+    number = tuple([int(d or 0) for d in digits[:3]])
+    if number < MINIMUM_JAX:
+        raise ImportError(
+            f"fad works with {supported()}, found jax {version}: pip install '{supported()}'"
+        )
+    if number >= BELOW_JAX:
+        warnings.warn(
+            f"fad is tested with {supported()}, found jax {version}, which has all names that fad uses",
+            stacklevel=2,
+        )
+
+
+def supported() -> str:
+    """The versions of JAX that are tested, as pip writes them."""
+    least, below = (".".join(map(str, v)) for v in (MINIMUM_JAX, BELOW_JAX))
+    return f"jax>={least},<{below}"
+
+
+def private(name: str) -> Any:
+    """The object of JAX with this name.
+
+    Raises:
+        ImportError: this version of JAX does not have it.
+    """
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError) as error:
+        raise ImportError(
+            f"fad uses {name}, which jax {jax.__version__} does not have; it works with "
+            f"{supported()}: pip install '{supported()}'"
+        ) from error
+
 
 _closed: Any = jax.make_jaxpr(lambda: 0)()
 ClosedJaxpr: type[types.JaxProgram] = type(_closed)  # from JAX 0.11 on the same as `Jaxpr`
@@ -469,7 +515,7 @@ def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
     >>> [inner.primitive.name for inner in fad.extend.called(eqn).eqns]
     ['mul']
     """
-    if eqn.primitive.name in ("jit", "pjit"):
+    if eqn.primitive.name == "jit":
         closed = eqn.params.get("jaxpr")
         return closed if isinstance(closed, ClosedJaxpr) else None
     if eqn.params.get("branches_platforms") == (("mosaic",), None):
@@ -634,7 +680,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys("cumlogsumexp cummax cummin cumprod cumsum stack".split(), _AXIS),
     **dict.fromkeys("reduce_sum reduce_max reduce_min reduce_prod argmax argmin".split(), _AXES),
     **dict.fromkeys("reduce_and reduce_or".split(), _AXES),
-    **{f"scatter{x}": _SCATTER for x in ("", "-add", "-max", "-min", "-mul", "_add")},
+    **{f"scatter{x}": _SCATTER for x in ("", "-add", "-max", "-min", "-mul")},
 }
 
 

@@ -481,7 +481,7 @@ def jaxpr_key(
 # Primitives of JAX.
 ELEMENTWISE = frozenset(
     """abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt
-    ceil clamp complex conj convert_element_type copy copy_p cos cosh device_put digamma div eq erf
+    ceil clamp complex conj convert_element_type copy cos cosh device_put digamma div eq erf
     erf_inv erfc exp exp2 expm1 fad_unrecorded floor ge gt igamma igammac imag integer_pow is_finite le
     lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma polynomial pow pvary real
     reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta""".split()
@@ -512,7 +512,7 @@ def is_elementwise_equation(eqn: JaxEquation) -> bool:
     name = eqn.primitive.name
     if name in ELEMENTWISE or name == "select_n":
         return True
-    if name in ("broadcast_in_dim", "expand_dims", "reshape"):  # as NumPy broadcasts: in front
+    if name in ("broadcast_in_dim", "reshape"):  # as NumPy broadcasts: in front
         shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
         if name == "broadcast_in_dim":
             last = tuple(range(len(out) - len(shape), len(out)))

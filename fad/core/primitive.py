@@ -8,20 +8,28 @@ import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.tree_util import PyTreeDef
 
 from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
-from fad.core.barriers import barrier
 from fad.core.borrowed import borrowed, waited
 from fad.core.dataflow import READ, DependenceRows, flows, tangent_rows
 from fad.core.dtypes import is_inexact
 from fad.core.equal_programs import EqualPrograms
-from fad.core.jaxapi import array_type, run_jaxpr
+from fad.core.jaxapi import (
+    array_type,
+    barrier_op,
+    current_program,
+    define_primitive,
+    new_primitive,
+    run_jaxpr,
+)
 from fad.core.jaxprs import (
     EXECUTED,
     KnownCall,
@@ -41,7 +49,7 @@ from fad.core.residuals import (
     dependence_of_jvp,
     residuals_of,
 )
-from fad.core.threads import make_jit, without_collector
+from fad.core.threads import make_jit, pace, without_collector
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -58,6 +66,8 @@ from fad.core.types import (
     Runner,
     Value,
 )
+
+T = TypeVar("T")
 
 # Hand-written rules of a Primitive, in the forms that JAX has for them.
 
@@ -123,6 +133,50 @@ class Rules:
         return run
 
 
+# Barriers: XLA compiles what stands between them as it would alone; see NOTE [exact programs] in
+# `fad.replay.exact_programs`.
+
+
+def barrier(values: Sequence[Any]) -> list[Array]:
+    """The same values, behind an optimization barrier and in row-major layout.
+
+    XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
+    """
+    plain = [
+        isinstance(v, jax.Array) and not jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended)
+        for v in values
+    ]
+    rows = [
+        with_layout_constraint(v, Layout(tuple(range(v.ndim)))) if v.ndim > 1 else v
+        for v in select(plain, values)
+    ]
+    bind = (
+        barrier_primitive.bind if rows and current_program() is not None else optimization_barrier
+    )
+    pace.yield_gil()
+    return spread(plain, bind(*rows), values)
+
+
+def optimization_barrier(*values: Operand) -> Sequence[Array]:
+    found: Sequence[Array] = jax.lax.optimization_barrier(values)
+    return found
+
+
+def _lower_barrier(_: object, *values: object) -> Sequence[object]:
+    pace.yield_gil()
+    return list(barrier_op(values).results)
+
+
+# `jax.lax.optimization_barrier`, in programs of the compile thread: see NOTE [pace] in `fad.core.threads`.
+barrier_primitive = new_primitive("barrier")
+define_primitive(
+    barrier_primitive,
+    lambda *values: list(values),
+    lambda *avals: avals,
+    lowering=_lower_barrier,
+)
+
+
 # Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive.
 
 # By their ids: a WeakSet cannot be gone through while other threads add to it.
@@ -134,13 +188,10 @@ def forget_shapes() -> None:
     for primitive in [found() for found in _all.valuerefs()]:
         if primitive is not None:
             primitive._plans.clear()
-            primitive._derived.clear()
             primitive._jaxprs.clear()
+            primitive.cache.clear()
             if primitive.shared is not None:
                 primitive.shared.forget()
-            primitive._flows.clear()
-            primitive.linear_versions.clear()
-            primitive.named.clear()
 
 
 class Primitive(Operation):
@@ -172,9 +223,7 @@ class Primitive(Operation):
     ``primals``: in a jvp with outputs, how many of the first inputs are primals (the rest are
     tangents); else 0.
     ``paths``: how an output may depend on an input, see `fad.core.dataflow`; if empty, one output does.
-    ``linear_versions``: what a rule that is transposed has in its place (None: itself), see
-    `fad.functions.derived_rules`.
-    ``named``: what it is among named axes, see `fad.tape.vmap`.
+    ``cache``: what is derived of it, by whom, and by what that depends on; see `kept`.
     ``calls_host``: the function calls Python when it runs, as far as `fad.tape.staged` has seen.
     ``calls``: of functions with derivatives of their own in it (`fad.core.jaxprs.calls_with_rules`), as far
     as has been seen among named axes.
@@ -184,42 +233,6 @@ class Primitive(Operation):
     >>> fad.grad(lambda x: fad.extend.bind(cube, [x]))(2.0)
     Array(12., dtype=float32, weak_type=True)
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_batched",
-        "_derived",
-        "_flows",
-        "_full_vjps",
-        "_jaxprs",
-        "_jvps",
-        "_plans",
-        "_structures",
-        "_tangents",
-        "call",
-        "calls",
-        "calls_host",
-        "collective",
-        "compiled",
-        "deferrable",
-        "dependence",
-        "flat",
-        "fn",
-        "jit",
-        "linear_versions",
-        "name",
-        "named",
-        "paths",
-        "planner",
-        "positions",
-        "primals",
-        "rules",
-        "shared",
-        "to_jvp",
-        "to_vjp",
-    )
-
-    name: str
 
     def __init__(
         self,
@@ -247,17 +260,10 @@ class Primitive(Operation):
         self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures
         self.primals = 0
         self.dependence: Dependence | None = None
-        self._jvps: dict[Hashable, Primitive] = {}
-        self._tangents: dict[Mask, Primitive] = {}
-        self._batched: dict[Hashable, Primitive] = {}
-        self._full_vjps: dict[Hashable, Primitive] = {}
+        self.cache: dict[Hashable, Any] = {}
         self._plans: dict[Hashable, VjpPlan] = {}
-        self._derived: dict[Hashable, Primitive] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
         self.shared: EqualPrograms | None = None
-        self._flows: dict[Hashable, list[int]] = {}
-        self.linear_versions: dict[Hashable, Primitive | None] = {}
-        self.named: dict[Hashable, PyTree] = {}
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))
@@ -346,11 +352,15 @@ class Primitive(Operation):
             suffix: what it has behind the name.
             make: makes the function; called where there is none for this key yet.
         """
-        derived = self._derived.get(key)
-        if derived is None:
-            derived = Primitive(f"{self.name}_{suffix}", make(), **self._options())
-            self._derived[key] = derived
-        return derived
+        return self.kept(key, lambda: Primitive(f"{self.name}_{suffix}", make(), **self._options()))
+
+    def kept(self, key: Hashable, make: Callable[..., T], *args: Hashable) -> T:
+        """``make(*args)``, which is kept with this Primitive by ``key`` and ``args``, and made once."""
+        key = (key, *args)
+        kept: T | None = self.cache.get(key)
+        if kept is None:
+            kept = self.cache.setdefault(key, make(*args))  # of several threads, the first
+        return kept
 
     def _options(self) -> dict[str, PyTree]:
         """The options that are passed on to Primitives derived from this one."""
@@ -368,9 +378,7 @@ class Primitive(Operation):
         self, primals: Sequence[Operand], tangents: Sequence[MaybeValue]
     ) -> tuple[Outputs, Outputs]:
         mask = tuple([t is not None for t in tangents])
-        derived = self._jvps.get(mask)
-        if derived is None:
-            derived = self._jvps[mask] = self._derive_jvp(mask, outputs=True)
+        derived = self.kept("jvp", self._derive_jvp, mask, True)
         operands = [*primals, *[t for t in tangents if t is not None]]
         results = bind(derived, operands)
         # Never flat: it is a pair.
@@ -391,10 +399,7 @@ class Primitive(Operation):
         """The jvp without its outputs: from all inputs and the masked tangents to the tangents of the
         `differentiable_outputs`.
         """
-        derived = self._tangents.get(mask)
-        if derived is None:
-            derived = self._tangents[mask] = self._derive_jvp(mask, outputs=False)
-        return derived
+        return self.kept("jvp", self._derive_jvp, mask, False)
 
     def linear(
         self, mask: Mask, primals: Sequence[Operand], outs: Sequence[Value]
@@ -425,10 +430,7 @@ class Primitive(Operation):
     ) -> tuple[Outputs, OutputDims]:
         if self.primals and dims[: self.primals] == (None,) * self.primals:
             return self._batch_tangents(values, dims, level, run or bind)
-        key = (dims, level.batch_size, level.axis_name)
-        derived = self._batched.get(key)
-        if derived is None:
-            derived = self._batched[key] = self._derive_batched(*key)
+        derived = self.kept("vmap", self._derive_batched, dims, level.batch_size, level.axis_name)
         out = (run or bind)(derived, values)
         return out, (0,) * len(out) if type(out) is tuple else 0
 
@@ -453,11 +455,8 @@ class Primitive(Operation):
         Its outputs need not be batched either: so `jacfwd` runs the function itself once, not once for
         each tangent.
         """
-        key = (dims, level.batch_size, level.axis_name)
-        derived = self._batched.get(("tangents", *key))
-        if derived is None:
-            derived = self._derive_batched_tangents(*key)
-            self._batched["tangents", *key] = derived
+        derive = self._derive_batched_tangents
+        derived = self.kept("vmap of tangents", derive, dims, level.batch_size, level.axis_name)
         out = run(derived, values)
         shared = derived._structures[len(out)].children()[0].num_leaves
         return out, (None,) * shared + (0,) * (len(out) - shared)
@@ -503,21 +502,14 @@ class Primitive(Operation):
     def flows(self, given: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
         if not self.jit or self.collective:
             return None
-        key = (tuple(given), aval_key(values))
-        found = self._flows.get(key)
-        if found is None:
-            found = self._flows[key] = flows(self.flat, given, list(map(aval_of, values)))
-        return found
+        key = ("flows", tuple(given), aval_key(values))
+        return self.kept(key, lambda: flows(self.flat, given, list(map(aval_of, values))))
 
     def full_vjp(
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
         """The vjp as a Primitive of (all inputs, given cotangents); it runs the function again."""
-        key = (mask, given, need)
-        derived = self._full_vjps.get(key)
-        if derived is None:
-            derived = self._full_vjps[key] = self._derive_full_vjp(*key)
-        return derived
+        return self.kept("vjp", self._derive_full_vjp, mask, given, need)
 
     def _derive_full_vjp(
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
@@ -559,23 +551,6 @@ class VjpPlan:
     ``routed``: the inputs that a gradient is passed on to: ``mask``, unless it is narrowed.
     ``rows``: for each output the inputs that it depends on; None where that is ``routed`` for all of them.
     """
-
-    __slots__ = (
-        "_vjps",
-        "differentiable",
-        "extras",
-        "forward",
-        "id",
-        "kept_inputs",
-        "kept_outputs",
-        "mask",
-        "out_avals",
-        "primitive",
-        "routed",
-        "rows",
-        "simple",
-        "single",
-    )
 
     from_inputs = True
 
@@ -634,8 +609,6 @@ def as_derivative(primitive: Primitive) -> Primitive:
 
 class ResidualPlan(VjpPlan):
     """A plan that saves what ``found`` says; see NOTE [what a derived vjp saves]."""
-
-    __slots__ = ("_residuals",)
 
     from_inputs = False
 

@@ -467,7 +467,7 @@ _COSTLY = """acos acosh asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt c
     erf erf_inv erfc exp exp2 expm1 fad_unrecorded igamma igammac lgamma log log1p logistic polygamma
     polynomial pow sin sinh tan tanh zeta""".split()
 _CHEAP = (ELEMENTWISE - frozenset(_COSTLY)) | frozenset(
-    """broadcast_in_dim concatenate dynamic_slice expand_dims iota pad reshape rev select_n slice squeeze
+    """broadcast_in_dim concatenate dynamic_slice iota pad reshape rev select_n slice squeeze
     transpose""".split()
 )
 
@@ -761,7 +761,7 @@ def _is_cheap(eqn: JaxEquation) -> bool:
     inner = list(inner_jaxprs(eqn))
     if not inner:
         return eqn.primitive.name in _CHEAP
-    return eqn.primitive.name in ("jit", "pjit", "custom_jvp_call") and all(
+    return eqn.primitive.name in ("jit", "custom_jvp_call") and all(
         [_is_cheap(e) for jaxpr in inner for e in jaxpr.eqns]
     )
 

@@ -49,11 +49,10 @@ from fad.core.types import (
 
 EXPENSIVE = frozenset(
     """approx_top_k cholesky cond conv_general_dilated cumlogsumexp cummax cummin cumprod cumsum
-    custom_linear_solve custom_root dot_general eig eigh fft geqrf hessenberg householder_product igamma
-    igamma_grad_a igammac io_callback linear_solve lu ormqr pad pure_callback qr ragged_dot random_bits
-    random_gamma_grad reduce_window regularized_incomplete_beta scan schur select_and_scatter
-    select_and_scatter_add sort svd symmetric_product threefry2x32 top_k triangular_solve tridiagonal
-    tridiagonal_solve while""".split()
+    custom_linear_solve dot_general eig eigh fft geqrf hessenberg householder_product igamma igamma_grad_a
+    igammac io_callback lu ormqr pad pure_callback qr ragged_dot_general random_bits reduce_window
+    regularized_incomplete_beta scan schur select_and_scatter select_and_scatter_add sort svd
+    symmetric_product threefry2x32 top_k triangular_solve tridiagonal tridiagonal_solve while""".split()
 )
 
 Dependence = Callable[[tuple[bool, ...]], tuple[bool, ...]]

@@ -121,8 +121,8 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
 
 # Equations that call programs, or run them in a loop or a branch, and do nothing else to them.
 _WITH_BODIES = frozenset(
-    """checkpoint cond custom_jvp_call custom_vjp_call fad_while_curvature fad_while_linear fad_while_loop
-    fad_while_pullback jit pjit remat2 scan while""".split()
+    """cond custom_jvp_call custom_vjp_call fad_while_curvature fad_while_linear fad_while_loop
+    fad_while_pullback jit remat2 scan while""".split()
 )
 
 

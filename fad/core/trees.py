@@ -363,10 +363,8 @@ def partition(
     if type(tree) is tuple and all([isinstance(x, kinds) for x in tree]):
         return list(tree), rest.flat_of(len(tree))
     leaves, structure = flatten_with_none(tree)
-    others = tuple([HOLE if isinstance(x, kinds) else _static(x) for x in leaves])
+    others = tuple(
+        [x if type(x) is Static else HOLE if isinstance(x, kinds) else Static(x) for x in leaves]
+    )
     traced = [x for x in leaves if isinstance(x, kinds)]
     return traced, rest(structure, others, tree if ordered else None)
-
-
-def _static(x: object) -> Static:
-    return x if type(x) is Static else Static(x)

@@ -32,7 +32,7 @@ from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
 from fad.functions.context import INPUT, OUTPUT, SINGLE, Context, Ref, Template
-from fad.functions.derived_rules import BatchedRules, DerivativeRules, linear_call
+from fad.functions.derived_rules import BatchedRules, DerivativeRules, linear_call, origin
 from fad.functions.rules import (
     CallRules,
     Directions,
@@ -103,8 +103,8 @@ class FunctionNode(SavingNode):
 
     def of_hooks(self) -> Collection[int] | None:
         assert self.saved is not None
-        found = self.rules.saved_for_backward(self.saved)
-        return None if found is None else {self._number(x) for x in found if type(x) is Ref}
+        refs = self.rules.saved_for_backward(self.saved)
+        return None if refs is None else {self._number(x) for x in refs if type(x) is Ref}
 
     def checks_output(self, k: int) -> bool:
         return k in (self.of_hooks() or ())
@@ -123,8 +123,8 @@ class FunctionNode(SavingNode):
         """
         if self.saved is None:
             raise_released(self)
-        found = self.rules.saved_for_backward(self.saved) or ()
-        return tuple([SavedTensor(self, functools.partial(self._raw, x)) for x in found])
+        refs = self.rules.saved_for_backward(self.saved) or ()
+        return tuple([SavedTensor(self, functools.partial(self._raw, x)) for x in refs])
 
     def _raw(self, x: object) -> object:
         return self.packed_value(self._number(x)) if type(x) is Ref else x
@@ -138,7 +138,8 @@ class FunctionNode(SavingNode):
 
     @property
     def is_traceable(self) -> bool:  # type: ignore[override]
-        return self.rules.is_traceable
+        function = origin(self.rules).function
+        return function is not None and (function.is_traceable or function.jax_rules)
 
     @property
     def num_inputs(self) -> int:
@@ -146,21 +147,21 @@ class FunctionNode(SavingNode):
 
     def metadata_of_inputs(self) -> list[InputMetadata]:
         where = self._own_sharding()
-        found = [InputMetadata((), np.dtype(np.float32), where)] * self.outputs
+        metadata = [InputMetadata((), np.dtype(np.float32), where)] * self.outputs
         for s, a in zip(self.slots, self.avals, strict=True):
-            found[s] = InputMetadata(a.shape, a.dtype, where)
-        return found
+            metadata[s] = InputMetadata(a.shape, a.dtype, where)
+        return metadata
 
     def run(self, cotangents: Values, need: tuple[bool, ...], create_graph: bool) -> Grads:
         with self.lock:
             saved = self._opened(create_graph)
-            given = [cotangents[s] for s in self.slots]
+            of_arrays = [cotangents[s] for s in self.slots]
             wanted = [n and m for n, m in zip(need, self.mask, strict=True)]
             if create_graph or self.level is ROOT:
-                grads = self.rules.pullback(saved, given, wanted)
+                grads = self.rules.pullback(saved, of_arrays, wanted)
             else:  # levels below record
                 with noting_leaves() as leaves:
-                    grads = self.rules.pullback(saved, given, wanted)
+                    grads = self.rules.pullback(saved, of_arrays, wanted)
                 grads = [without_leaves(g, leaves) for g in grads]
             if create_graph:
                 return grads
@@ -269,16 +270,16 @@ class FunctionOp(Operation):
     Arguments:
         rules: what it runs.
         needs: of which inputs a gradient or tangent may be needed; None if no level has said so.
-        given: what was saved by the call of which this one is the derivative, if that is available.
-        known: where the body has run already, its array outputs and their structure; else None.
+        primal_saved: what was saved by the call of which this one is the derivative, if that is available.
+        first_run: where the body has run already, its array outputs and their structure; else None.
         ran: gets what running it leaves, see `Ran`.
         recorded: the rules by which it is pulled back, if these are others; for the level that records it.
     """
 
     rules: CallRules
     needs: list[bool] | None = None
-    given: Saved | None = None
-    known: tuple[Values, Template] | None = None
+    primal_saved: Saved | None = None
+    first_run: tuple[Values, Template] | None = None
     ran: Ran = dataclasses.field(default_factory=Ran)
     recorded: CallRules | None = None
 
@@ -299,7 +300,7 @@ class FunctionOp(Operation):
     def needing(self, mask: Sequence[bool]) -> FunctionOp:
         """The same call, of which gradients or tangents in these inputs may be needed too."""
         needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
-        return FunctionOp(self.rules, needs, self.given, self.known, self.ran)
+        return dataclasses.replace(self, needs=needs, recorded=None)
 
     def body(self, use: Use = "derivative") -> Callable[[Values], tuple[Value, ...]] | None:
         rules = self.rules
@@ -311,17 +312,16 @@ class FunctionOp(Operation):
         return self._run_body if fits[use] else None
 
     def _run_body(self, args: Values) -> tuple[Value, ...]:
-        rules, given, ran = self.rules, self.given, self.ran
-        if given is not None and given.closed and isinstance(rules, DerivativeRules):
-            outs, ran.template = rules.forward(args, given)
+        rules, saved, ran = self.rules, self.primal_saved, self.ran
+        if saved is not None and saved.closed and isinstance(rules, DerivativeRules):
+            outs, ran.template = rules.forward(args, saved)
         else:
             outs, ran.template = rules.forward(args)
         ran.saved = None
         return tuple(outs)
 
     def linear_in(self, mask: Mask) -> FunctionOp:
-        recorded = linear_call(self.rules, mask)
-        return FunctionOp(self.rules, self.needs, self.given, self.known, self.ran, recorded)
+        return dataclasses.replace(self, recorded=linear_call(self.rules, mask))
 
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
@@ -335,19 +335,19 @@ class FunctionOp(Operation):
         if native.is_traced(values):
             outs, ran.template = native.call(rules, values)
             return tuple(outs)
-        if self.known is not None:
-            known, ran.template = self.known
-            return tuple(map(bottom, known))
+        if self.first_run is not None:
+            outs, ran.template = self.first_run
+            return tuple(map(bottom, outs))
         with noting_leaves() as leaves:
-            if self.given is not None and isinstance(rules, DerivativeRules):
-                outs, ran.template = rules.forward(values, self.given)
+            if self.primal_saved is not None and isinstance(rules, DerivativeRules):
+                outs, ran.template = rules.forward(values, self.primal_saved)
             else:
                 outs, ran.template, ran.saved = rules.run(values, self.needs)
         return tuple(checked_arrays(rules, outs, leaves))
 
     def jvp(self, primals: Values, tangents: Values) -> tuple[tuple[Value, ...], Values]:
-        outs, found = self._push(primals, [() if t is None else (t,) for t in tangents])
-        return outs, tuple([s and s[0] for s in found])
+        outs, pushed = self._push(primals, [() if t is None else (t,) for t in tangents])
+        return outs, tuple([s and s[0] for s in pushed])
 
     def jet(
         self, primals: Values, series: Directions, order: int
@@ -365,9 +365,9 @@ class FunctionOp(Operation):
             return outs, [None] * len(outs)
         derivative = self._derivative(primals, counts, differentiable, order)
         operands = [*primals, *outs, *[t for s in directions for t in s]]
-        found = iter(bind(derivative, operands))
+        pushed = iter(bind(derivative, operands))
         each = range(order or 1)
-        return outs, [[next(found) for _ in each] if m else None for m in differentiable]
+        return outs, [[next(pushed) for _ in each] if m else None for m in differentiable]
 
     def linear(
         self, mask: tuple[bool, ...], primals: Values, outs: Sequence[Value]
@@ -387,7 +387,7 @@ class FunctionOp(Operation):
         rules = DerivativeRules(self.rules, counts, outputs, self.ran.template, order)
         saved = self.ran.saved
         valid = saved is not None and (saved.closed or numbers_suffice(primals))
-        return FunctionOp(rules, given=saved if valid else None)
+        return FunctionOp(rules, primal_saved=saved if valid else None)
 
     def batch(
         self,
@@ -405,10 +405,11 @@ class FunctionOp(Operation):
         rules = BatchedRules(
             self.rules, dims, level.batch_size, axis, level.randomness, level.first
         )
-        known = self.known
-        if known is not None:
-            known = [level.unwrap(_at_level(x, level), 0) for x in known[0]], known[1]
-        inner = FunctionOp(rules, self.needs, known=known)
+        first_run = self.first_run
+        if first_run is not None:
+            outs, template = first_run
+            first_run = [level.unwrap(_at_level(x, level), 0) for x in outs], template
+        inner = FunctionOp(rules, self.needs, first_run=first_run)
         state.levels = tuple([x for x in before if x.id < level.id or x in inside])
         try:
             out: tuple[Value, ...] = (run or bind)(inner, values)
@@ -450,8 +451,8 @@ class FunctionOp(Operation):
             dirty = saved.template.marks.aliases  # their state at capture is saved
             if dirty:
                 args, values = [
-                    [alias(x) if i in dirty else x for i, x in enumerate(given)]
-                    for given in (args, values)
+                    [alias(x) if i in dirty else x for i, x in enumerate(xs)]
+                    for xs in (args, values)
                 ]
             saved = rules.for_pullback(saved, values, results)
             function = rules.function

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeGuard
 
 import jax.numpy as jnp
 import numpy as np
@@ -64,33 +64,26 @@ from fad.tape.vmap import BatchLevel
 # Where it is recorded in the transposition of a rule, its calls on values in which it is linear become
 # linear calls; see NOTE [linear calls]. The others keep their rules, for derivatives of higher order.
 
-# The rules of a call that is linear in some of its inputs, from the rules of the call.
-LinearCall: TypeAlias = Callable[[CallRules, Mask], CallRules]
 
-
-def with_linear_calls(
-    primitive: Primitive, mask: Mask, args: Sequence[Operand], linear_call: LinearCall
-) -> Primitive:
+def with_linear_calls(primitive: Primitive, mask: Mask, args: Sequence[Operand]) -> Primitive:
     """``primitive``, which is linear in the masked arguments, with the calls in it that depend on these as
     linear calls; itself where there are none.
     """
     if not primitive.jit or primitive.to_vjp is not primitive.flat:  # it has rules of its own
         return primitive
-    avals = tuple(map(aval_of, args))
-    key, versions = (mask, avals), primitive.linear_versions
-    if key not in versions:
-        calls = primitive.collective or _Linear().of(trace(primitive.flat, avals)[0], mask)
-        versions[key] = _version(primitive, mask, linear_call) if calls else None
-    return versions[key] or primitive
+    derive = functools.partial(_with_linear_calls, primitive)
+    return primitive.kept("linear calls", derive, mask, tuple(map(aval_of, args)))
 
 
-def _version(primitive: Primitive, mask: Mask, linear_call: LinearCall) -> Primitive:
+def _with_linear_calls(primitive: Primitive, mask: Mask, avals: Sequence[Aval]) -> Primitive:
     flat = primitive.flat
+    if not primitive.collective and not _Linear().of(trace(flat, avals)[0], mask):
+        return primitive
 
     def linear(*values: Array) -> Outputs:
         closed, shape = trace(flat, map(aval_of, values))
         closed = ClosedJaxpr(_unshared(closed.jaxpr), closed.consts)
-        jaxpr = _replaced(_Linear().of(closed, mask), linear_call, closed.jaxpr)
+        jaxpr = _replaced(_Linear().of(closed, mask), closed.jaxpr)
         out = run_jaxpr(ClosedJaxpr(jaxpr, closed.consts), *values)
         return tuple(out) if type(shape) is tuple else out[0]
 
@@ -106,9 +99,9 @@ def _unshared(jaxpr: JaxBody) -> JaxBody:
     return jaxpr.replace(eqns=[with_programs(eqn.replace(), _unshared) for eqn in jaxpr.eqns])
 
 
-def _replaced(calls: Mapping[int, Mask], linear_call: LinearCall, jaxpr: JaxBody) -> JaxBody:
+def _replaced(calls: Mapping[int, Mask], jaxpr: JaxBody) -> JaxBody:
     """A program in which these calls, by the ids of their equations, are linear in the masked inputs."""
-    inside = functools.partial(_replaced, calls, linear_call)
+    inside = functools.partial(_replaced, calls)
     eqns = [
         with_parameters(eqn, rules=linear_call(eqn.params["rules"], calls[id(eqn)]))
         if id(eqn) in calls
@@ -257,40 +250,40 @@ class TransposingLevel(DerivingGradLevel):
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         causes = list(map(self.dropped, args))
         linear = tuple(map(self.depends, args))
-        given = [
+        dependence = [
             DROPPED if c else RECORDED if r else 0 for c, r in zip(causes, linear, strict=True)
         ]
-        if not any(given) or op.expands:
+        if not any(dependence) or op.expands:
             return super().process(op, args)
         if op.primitive is not None:
-            op = with_linear_calls(op.primitive, linear, args, linear_call)
+            op = with_linear_calls(op.primitive, linear, args)
         else:
             body = op.body("transpose")
             if body is not None:
                 return map_tensors(self.lift, body(args))
             op, solved = op.linear_in(linear), op.solved
-            causes[:solved], given[:solved] = [None] * solved, [0] * solved
+            causes[:solved], dependence[:solved] = [None] * solved, [0] * solved
         out = super().process(op, args)
-        found = self._dropped_outputs(op, args, given, out)
-        if any(found):
+        dropped = self._dropped_outputs(op, args, dependence, out)
+        if any(dropped):
             cause = next(filter(None, causes), None) or self._cause(op)
-            for t, drops in zip(out if type(out) is tuple else (out,), found, strict=True):
+            for t, drops in zip(out if type(out) is tuple else (out,), dropped, strict=True):
                 if drops:
                     t._aux = cause
         return out
 
     def _dropped_outputs(
-        self, op: Operation, args: Sequence[Operand], given: Sequence[int], out: Outputs
+        self, op: Operation, args: Sequence[Operand], dependence: Sequence[int], out: Outputs
     ) -> list[bool]:
-        """For each output, whether it depends by more than its history, if the arguments depend so."""
+        """For each output, whether it depends by more than its history, by that of its arguments."""
         outs = out if type(out) is tuple else (out,)
-        found = op.flows(given, args)
-        if found is None:
-            bits = functools.reduce(operator.or_, given)
-            found = [bits if is_inexact(o.dtype) else 0 for o in outs]
+        flows = op.flows(dependence, args)
+        if flows is None:
+            bits = functools.reduce(operator.or_, dependence)
+            flows = [bits if is_inexact(o.dtype) else 0 for o in outs]
         return [
             bool(bits & DROPPED or (bits and not o.requires_grad))
-            for bits, o in zip(found, outs, strict=True)
+            for bits, o in zip(flows, outs, strict=True)
         ]
 
     def _cause(self, op: Operation) -> str:
@@ -301,9 +294,9 @@ class TransposingLevel(DerivingGradLevel):
         return WITHOUT_DERIVATIVE
 
     def constant(self, t: Tensor, stop: Callable[[Operand], Value]) -> Tensor:
-        found = super().constant(t, stop)
-        found._aux = t.aux or (DETACHED if self.depends(t) else None)
-        return found
+        stopped = super().constant(t, stop)
+        stopped._aux = t.aux or (DETACHED if self.depends(t) else None)
+        return stopped
 
     def note(self, event: Event, t: Tensor | None = None) -> None:
         super().note(event, t)
@@ -471,10 +464,6 @@ class LinearRules(SameCallRules):
     inputs: Mask
 
     @property
-    def has_jet(self) -> bool:
-        return self.base.has_jet
-
-    @property
     def has_transpose(self) -> bool:
         return True
 
@@ -586,13 +575,6 @@ class DerivativeRules(CallRules):
     @property
     def are_of_the_body(self) -> bool:
         return self.base.are_of_the_body
-
-    @property
-    def is_traceable(self) -> bool:
-        return self.base.is_traceable
-
-    def bodies(self) -> list[Callable[..., object]]:
-        return self.base.bodies()
 
     def forward(
         self, values: Values, primal_saved: Saved | None = None
@@ -771,10 +753,6 @@ class BatchedRules(SameCallRules):
             inside = [trees.map_leaves(lambda t, d=d: _batched(level, t, d), x) for x, d in pairs]
             pushed = self.base.pushforward(self._at(level, saved), inside, order)
             return [trees.map_leaves(lambda t: level.unwrap(t, 0), x) for x in pushed]
-
-    @property
-    def has_jet(self) -> bool:
-        return self.base.has_jet
 
 
 def origin(rules: CallRules) -> CallRules:

@@ -20,8 +20,7 @@ from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, 
 from fad.errors import RuleError
 from fad.functions.context import Context, Template, VmapInfo
 from fad.tape.engine import pull_back
-from fad.tape.jvp import JvpLevel
-from fad.tape.recorder import GradLevel
+from fad.tape.recorder import GradLevel, JvpLevel
 from fad.tape.saved import allow_mutation_on_saved_tensors
 
 if TYPE_CHECKING:
@@ -379,11 +378,6 @@ class CallRules:
         """Whether its pullback, where it is linear in inputs, is by a rule that is not derived."""
         return not self.are_of_the_body
 
-    @property
-    def is_traceable(self) -> bool:
-        """Whether the pullback may be part of a compiled backward pass."""
-        return False
-
     def forward(self, values: Values) -> tuple[list[Value], Template]:
         """Evaluate: the array outputs, and the structure around them."""
         raise NotImplementedError
@@ -459,11 +453,8 @@ class SameCallRules(CallRules):
         return self.base.function
 
     @property
-    def is_traceable(self) -> bool:
-        return self.base.is_traceable
-
-    def bodies(self) -> list[Callable[..., object]]:
-        return self.base.bodies()
+    def has_jet(self) -> bool:
+        return self.base.has_jet
 
 
 # Deriving one rule from another

@@ -291,10 +291,6 @@ class UserRules(CallRules):
         return self.cls
 
     @property
-    def is_traceable(self) -> bool:
-        return self.cls.is_traceable or self.cls.jax_rules
-
-    @property
     def are_of_the_body(self) -> bool:
         return not (self.signature.vjp or self.has_forward_rule)
 

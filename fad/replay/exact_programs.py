@@ -8,7 +8,7 @@ NOTE [exact programs]
     for _ in range(9):  # the last ones are one program
         assert (f(array) == eager).all()
 
-There are barriers around each operation of such a program (`fad.core.barriers`), across which XLA
+There are barriers around each operation of such a program (`fad.core.primitive`), across which XLA
 neither fuses nor rewrites. Two things remain that an operation in a program has otherwise than alone.
 
 *Results that nothing reads.* XLA would drop them, and fuse the rest of the operation in another way. So the
@@ -32,7 +32,6 @@ from collections.abc import Hashable, Sequence
 import jax
 import numpy as np
 
-from fad.core.barriers import barrier_primitive, optimization_barrier
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
     ClosedJaxpr,
@@ -54,6 +53,7 @@ from fad.core.jaxprs import (
     trace,
     with_programs,
 )
+from fad.core.primitive import barrier_primitive, optimization_barrier
 from fad.core.threads import make_jit, pace, without_collector
 from fad.core.types import (
     Array,

@@ -36,18 +36,6 @@ class _Mode:
     `watched_node` (``nodes``).
     """
 
-    __slots__ = (
-        "check_nan",
-        "looks_for_nan",
-        "node_observers",
-        "nodes",
-        "observer",
-        "on",
-        "remembers",
-        "tracing",
-        "watch",
-    )
-
     def __init__(self) -> None:
         self.on = False
         self.check_nan = True
@@ -352,15 +340,12 @@ def flags_of(values: Sequence[Operand | None]) -> tuple[list[Place], list[Operan
     """For the parts of values that a program computes, what each is, and a flag with NaN where it has one."""
     places: list[Place] = []
     flags: list[Operand] = []
-    before, running.watched = running.watched, True  # the check is not checked
-    try:
+    with reported_as_one():  # the check is not checked
         for k, value in enumerate(values):
             for what, part, dims in () if value is None else parts_of(value):
                 if isinstance(part, Tensor) and is_inexact(part.dtype):
                     places.append((what, k, dims))
                     flags.append(bind(_lanes_with_nan(dims), (part.level.detach(part),)))
-    finally:
-        running.watched = before
     return places, flags
 
 
@@ -377,11 +362,8 @@ def flagged(places: Sequence[Place], flags: Sequence[Operand]) -> list[tuple[str
 
 def call_when_executed(check: Callable[..., tuple[()]], flags: Sequence[Operand]) -> None:
     """Write a call of ``check`` into the program that is traced."""
-    before, running.watched = running.watched, True
-    try:
+    with reported_as_one():
         state.host.call("detect_anomaly", check, flags, 0)
-    finally:
-        running.watched = before
 
 
 def _as_text(text: str) -> str:
@@ -509,16 +491,13 @@ def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Seque
         with naming:
             found: Sequence[MaybeValue] = work(node, *args)
             return found
-    before, running.watched = running.watched, True  # what it computes is reported as the node's
     try:
-        with naming:
+        with naming, reported_as_one():
             checked: Sequence[MaybeValue] = work(node, *args)
             return checked
     except Exception as error:  # any exception of a node propagates, with a note
         error.add_note(explain(node))
         raise
-    finally:
-        running.watched = before
 
 
 # In anomaly mode: where a NaN that reaches the result of a backward pass was born.

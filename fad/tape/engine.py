@@ -18,7 +18,6 @@ from fad.core.tensor import Tensor, is_operand
 from fad.core.threads import on_new_thread
 from fad.core.types import Array, MaybeValue, Operand, Value
 from fad.errors import GradientError, describe
-from fad.tape.accumulate import ADD, accumulate
 from fad.tape.anomaly import NanOrigins, watched_node
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import (
@@ -30,7 +29,13 @@ from fad.tape.graph import (
     running,
     sharding_of,
 )
-from fad.tape.hooks import call_post_hooks, call_pre_hooks, call_tensor_hooks
+from fad.tape.hooks import (
+    ADD,
+    accumulate,
+    call_post_hooks,
+    call_pre_hooks,
+    call_tensor_hooks,
+)
 from fad.tape.nodes import for_edges
 from fad.tape.recorder import ROOT, as_tensor, level_of
 
@@ -215,19 +220,14 @@ UNIT_COTANGENT.dependence = lambda mask: (False,)
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class _Task:
-    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
+    """One backward pass: how deep it is nested in others, what to call when it is done, its nodes, and in
+    anomaly mode the NaN that it has made.
+    """
 
     depth: int
     callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
-    _nans: NanOrigins | None = None
-
-    @property
-    def nans(self) -> NanOrigins:
-        """In anomaly mode: the NaN that this pass has made."""
-        if self._nans is None:
-            self._nans = NanOrigins()
-        return self._nans
+    nans: NanOrigins = dataclasses.field(default_factory=NanOrigins)
 
     def will_run(self, node: Node | None) -> bool:
         """Whether this pass reaches ``node``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, overload
 
@@ -98,7 +98,7 @@ def _mark(t: object) -> object:
 
 
 class _GradMode(metaclass=BlockType):
-    """A grad mode as context manager and as decorator (functions, generators, coroutines)."""
+    """A grad mode as context manager and as decorator, of functions and generators."""
 
     __slots__ = ("_saved", "enabled")
 
@@ -131,92 +131,48 @@ class _GradMode(metaclass=BlockType):
             raise TypeError(
                 f"{type(self).__name__}: decorate the methods of {f.__name__}, not the class"
             )
-        if (
-            inspect.iscoroutinefunction(f)
-            or inspect.isgeneratorfunction(f)
-            or inspect.isasyncgenfunction(f)
-        ):
-            found: F = _around_steps(f, self._again)
-            return found
+        if inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f):
+            name = type(self).__name__
+            raise TypeError(
+                f"{name}: {f.__name__} is asynchronous, and the mode would be on in what runs while it "
+                f"waits: write `with fad.{name}(...):` in it, around code without await"
+            )
 
         @functools.wraps(f)
         def wrapper(*args: object, **kwargs: object) -> PyTree:
             with self._again():
                 return f(*args, **kwargs)
 
-        return wrapper  # type: ignore[return-value]
+        @functools.wraps(f)
+        def generator(*args: object, **kwargs: object) -> PyTree:
+            return (yield from _Steps(f(*args, **kwargs), self._again))
+
+        return generator if inspect.isgeneratorfunction(f) else wrapper  # type: ignore[return-value]
 
 
-def _around_steps(f: Any, mode: Callable[[], _GradMode]) -> Any:
-    """Keep the mode on while the body of a generator or coroutine runs, not while it is suspended.
+class _Steps(Generator[Any, Any, Any]):
+    """Drives the generator ``inner``, with the mode on while its body runs, and not while it is suspended.
 
     Each resumption enters the mode anew: one that stayed on while the body is suspended would be that of
     the caller, and would end in another order than it began. What is thrown in, or closes it, runs the
     body too.
     """
 
-    class Steps:
-        """Drives the generator (or coroutine) ``inner`` with the mode on."""
+    def __init__(self, inner: Any, mode: Callable[[], _GradMode]) -> None:
+        self.inner = inner
+        self.mode = mode
 
-        def __init__(self, inner: Any) -> None:
-            self.inner = inner
+    def send(self, value: object) -> PyTree:
+        with self.mode():
+            return self.inner.send(value)
 
-        def send(self, value: object) -> PyTree:
-            with mode():
-                return self.inner.send(value)
+    def throw(self, *exc: Any) -> PyTree:
+        with self.mode():
+            return self.inner.throw(*exc)
 
-        def throw(self, *exc: object) -> PyTree:
-            with mode():
-                return self.inner.throw(*exc)
-
-        def close(self) -> object:
-            with mode():
-                return self.inner.close()
-
-        def __iter__(self) -> Self:
-            return self
-
-        def __next__(self) -> PyTree:
-            return self.send(None)
-
-        def __await__(self) -> Any:
-            return self
-
-    if inspect.iscoroutinefunction(f):
-
-        @functools.wraps(f)
-        async def coroutine(*args: object, **kwargs: object) -> PyTree:
-            return await Steps(f(*args, **kwargs))
-
-        return coroutine
-
-    if inspect.isasyncgenfunction(f):
-        # It is suspended in two ways: by ``await``, which `Steps` drives, and by ``yield``, which this does.
-        @functools.wraps(f)
-        async def async_generator(*args: object, **kwargs: object) -> PyTree:
-            inner = f(*args, **kwargs)
-            step, argument = inner.asend, None
-            try:
-                while True:
-                    value = await Steps(step(argument))
-                    try:
-                        step, argument = inner.asend, (yield value)
-                    except GeneratorExit:
-                        raise
-                    except BaseException as error:  # thrown in by the caller: the body's to handle
-                        step, argument = inner.athrow, error
-            except StopAsyncIteration:
-                return
-            finally:
-                await Steps(inner.aclose())
-
-        return async_generator
-
-    @functools.wraps(f)
-    def generator(*args: object, **kwargs: object) -> PyTree:
-        return (yield from Steps(f(*args, **kwargs)))
-
-    return generator
+    def close(self) -> None:
+        with self.mode():
+            self.inner.close()
 
 
 class _FixedMode(_GradMode):
@@ -245,7 +201,7 @@ class _FixedModeOrFunction(_FixedMode):
 class no_grad(_FixedModeOrFunction):
     """Stop recording on every level that exists here. Tangents of forward mode go on.
 
-    A context manager, and a decorator for functions, generators and coroutines.
+    A context manager, and a decorator for functions and generators.
     Source: ``torch.no_grad`` and torch.func's rules for it, see NOTE [grad mode].
 
     >>> import fad

@@ -551,7 +551,7 @@ class AccumulateGrad(Node):
     num_inputs = 1
 
     # What it does needs operations and writes in place, which come later in the order of imports:
-    # `fad.tape.accumulate`, and `fad.views.inplace` for ``write(grad, level, value)``.
+    # `fad.tape.hooks`, and `fad.views.inplace` for ``write(grad, level, value)``.
     work: ClassVar[Callable[..., None]]
     write: ClassVar[Callable[[Tensor, Level, Value], None]]
 

@@ -318,24 +318,6 @@ class StagedLevel(RecordingLevel, TracedBody):
     ``size``, its number of equations after it. ``times``: when each operation was evaluated.
     """
 
-    __slots__ = (
-        "captures",
-        "given",
-        "has_drawn",
-        "jax_trace",
-        "lifted",
-        "loops",
-        "numbers",
-        "operands",
-        "outer",
-        "records",
-        "size",
-        "stand_ins",
-        "times",
-        "traced",
-        "twins",
-    )
-
     kind = "staged"
     settings = ()
     runs_again = "scan, cond or another staged function"

@@ -349,12 +349,12 @@ def bind_collective(op: Primitive, args: Sequence[Operand], axis_name: Hashable)
 
     Each running vmap of that name takes part even where no argument is batched over it.
     """
-    found = named_levels()
+    levels = named_levels()
     names = axis_name if isinstance(axis_name, (tuple, list, frozenset)) else (axis_name,)
-    lanes = [lanes_inside(level) for name, level in found.items() if name in names]
+    lanes = [lanes_inside(level) for name, level in levels.items() if name in names]
     if not lanes:
         return bind(op, args)
-    return bind(_among(op, axes_of(found), len(lanes), True), [*lanes, *args])
+    return bind(_among(op, axes_of(levels), len(lanes), True), [*lanes, *args])
 
 
 def bind_code(op: Primitive, args: Sequence[Operand]) -> Outputs:
@@ -363,10 +363,11 @@ def bind_code(op: Primitive, args: Sequence[Operand]) -> Outputs:
     if not levels:
         return bind(op, args)
     axes = axes_of(levels)
-    found = _found(op, axes, tuple(map(aval_of, args)), trace_context())
-    if found.names:
-        return bind_collective(op, args, found.names)
-    op.calls |= found.calls
+    find = functools.partial(_naming_of, op)
+    naming = op.kept("naming", find, axes, tuple(map(aval_of, args)), trace_context())
+    if naming.names:
+        return bind_collective(op, args, naming.names)
+    op.calls |= naming.calls
     return bind_program(op, args)
 
 
@@ -389,11 +390,10 @@ def bind_program(op: Primitive, args: Sequence[Operand]) -> Outputs:
 
 def _among(op: Primitive, axes: Axes, count: int, collective: bool) -> Primitive:
     """``op`` where JAX knows ``axes``, after ``count`` operands that it does not read."""
-    key = (axes, count, collective)
-    found: Primitive | None = op.named.get(key)
-    if found is not None:
-        return found
+    return op.kept("among", functools.partial(_derive_among, op), axes, count, collective)
 
+
+def _derive_among(op: Primitive, axes: Axes, count: int, collective: bool) -> Primitive:
     def inside(f: ArrayFunction) -> ArrayFunction:
         def run(*values: Array) -> Outputs:
             with traced_in(axes):
@@ -406,7 +406,7 @@ def _among(op: Primitive, axes: Axes, count: int, collective: bool) -> Primitive
     made.paths = op.paths
     if op.to_vjp is not op.flat:  # there are hand-written rules
         made.to_jvp, made.to_vjp = inside(op.to_jvp), inside(op.to_vjp)
-    return op.named.setdefault(key, made)  # type: ignore[no-any-return]
+    return made
 
 
 class _Naming(NamedTuple):
@@ -416,12 +416,8 @@ class _Naming(NamedTuple):
     calls: frozenset[str]
 
 
-def _found(op: Primitive, axes: Axes, avals: tuple[Aval, ...], context: Hashable) -> _Naming:
-    """What is found in the program of ``op`` among ``axes``; ``context`` is JAX's."""
-    key = (axes, avals, context)
-    known: _Naming | None = op.named.get(key)
-    if known is not None:
-        return known
+def _naming_of(op: Primitive, axes: Axes, avals: tuple[Aval, ...], _: Hashable) -> _Naming:
+    """What is found in the program of ``op`` among ``axes``, in JAX's context."""
     structs = list(map(struct_of, avals))
     with traced_in(axes):
         closed, _ = trace(op.flat, structs)
@@ -433,8 +429,7 @@ def _found(op: Primitive, axes: Axes, avals: tuple[Aval, ...], context: Hashable
                 trace(op.flat, structs)
         except NameError:
             names = every
-    naming = _Naming(names, calls_with_rules(closed.jaxpr))
-    return op.named.setdefault(key, naming)  # type: ignore[no-any-return]
+    return _Naming(names, calls_with_rules(closed.jaxpr))
 
 
 # Random draws inside of vmap, and what a key that all lanes share draws.

@@ -26,7 +26,6 @@ from fad.core.level import (
 from fad.core.tensor import Tensor, bodies, is_operand, new_tensor
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, GradientError, describe
-from fad.tape.accumulate import accumulate
 from fad.tape.engine import ONES_LIKE, ZEROS_LIKE, pull_back, run
 from fad.tape.graph import (
     Edge,
@@ -36,7 +35,7 @@ from fad.tape.graph import (
     gradient_edge,
     running,
 )
-from fad.tape.hooks import retain_grad
+from fad.tape.hooks import accumulate, retain_grad
 from fad.tape.nodes import is_of_outer_graph
 from fad.tape.recorder import ROOT, level_of
 from fad.tape.vmap import BatchLevel

@@ -57,8 +57,7 @@ from fad.functions.calls import FunctionOp
 from fad.functions.context import Template, split
 from fad.functions.rules import CallRules, Saved, pull_through, push_through
 from fad.tape.engine import pull_back
-from fad.tape.jvp import JvpLevel
-from fad.tape.recorder import GradLevel, RecordingLevel
+from fad.tape.recorder import GradLevel, JvpLevel, RecordingLevel
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.tape.staged import Captures, call_with_bodies
 from fad.tape.vmap import BatchLevel, batch_levels, lanes_among
@@ -82,18 +81,6 @@ class WatchLevel(GradLevel):
     ``lanes``: of the vmaps around whose axes the body names. They are used as they are.
     ``writes``: the body writes to Tensors of its own.
     """
-
-    __slots__ = (
-        "captures",
-        "differentiated",
-        "first",
-        "lanes",
-        "operands",
-        "recording",
-        "stand_ins",
-        "stands",
-        "writes",
-    )
 
     kind = "checkpoint"
     runs_again = "checkpoint"
@@ -410,7 +397,7 @@ def checkpoint(
                 level.recording,
                 level.writes,
             )
-            outs = list(bind(FunctionOp(rules, known=(leaves, template)), every))
+            outs = list(bind(FunctionOp(rules, first_run=(leaves, template)), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
                 pairs = zip(leaves, outs, requires_grad, strict=True)
                 outs = [o if r else k for k, o, r in pairs]

@@ -21,8 +21,7 @@ from fad.core.tensor import Tensor
 from fad.core.types import Array, DType, MaybeValue, Operand, PyTree, Shape, Value
 from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.tape.engine import pull_back
-from fad.tape.jvp import JvpLevel
-from fad.tape.recorder import GradLevel
+from fad.tape.recorder import GradLevel, JvpLevel
 from fad.tape.vmap import BatchLevel
 from fad.transforms.boundary import (
     Call,

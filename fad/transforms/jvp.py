@@ -15,8 +15,7 @@ from fad.core.tensor import Tensor, is_operand
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import ArgumentError, GradientError, LevelError, StructureError, describe
 from fad.tape.grad_mode import BlockType
-from fad.tape.jvp import JvpLevel
-from fad.tape.recorder import as_tensor
+from fad.tape.recorder import JvpLevel, as_tensor
 from fad.transforms.boundary import (
     Call,
     check_callable,

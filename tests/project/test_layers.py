@@ -23,10 +23,10 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types faces caches threads dtypes observation private_names jaxapi avals jaxprs barriers
+    "core": """types faces caches threads dtypes observation jaxapi avals jaxprs
         borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
         replay_protocol""",
-    "tape": """handles graph grad_mode anomaly saved nodes recorder accumulate hooks builtin_nodes engine jvp
+    "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
         vmap staged""",
     "views": "pytree chains aliases make_view masked_parts scatter_mul indexing inplace copying",
     "arrays": """arguments special_cases numpy_functions operations smooth_functions smooth_special

@@ -14,7 +14,6 @@ ELSEWHERE = {
     "core/types": "project/test_annotations.py",
     "extend/types": "project/test_annotations.py",
     "random": "arrays/test_namespaces.py",
-    "core/barriers": "replay/test_exact_programs.py",
     "replay/policy": "replay/test_program.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",
     "viz/findings": "viz/test_causes.py",

@@ -17,8 +17,8 @@ import pytest
 
 import fad.numpy as fnp
 from fad.core import trees
-from fad.core.barriers import barrier
 from fad.core.jaxapi import Literal
+from fad.core.primitive import barrier
 from fad.methods.functions import asarray
 from fad.replay import exact_programs
 from fad.replay.exact_programs import _with_copies, jit_exact

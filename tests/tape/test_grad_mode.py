@@ -1,8 +1,7 @@
-"""Grad modes and inference mode: around functions and coroutines, in threads and in transforms."""
+"""Grad modes and inference mode: around functions and generators, in threads and in transforms."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Generator
 from typing import Any
@@ -238,28 +237,15 @@ def test_modes_decorate_generators(mode: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_modes_decorate_coroutines(mode: Any) -> None:
-    x = leaf(1.0)
-    inside: list[bool] = []
+def test_modes_refuse_asynchronous_code(mode: Any) -> None:
+    async def coroutine() -> None: ...
 
-    @mode
-    async def work(x: Any) -> Any:
-        inside.append(fad.is_grad_enabled())
-        await asyncio.sleep(0.001)
-        inside.append(fad.is_grad_enabled())
-        return x * 2.0
+    async def generator() -> Any:
+        yield 1.0
 
-    async def other() -> None:
-        for _ in range(5):
-            assert fad.is_grad_enabled() and (x * 2.0).requires_grad
-            await asyncio.sleep(0)
-
-    async def both() -> Any:
-        result, _ = await asyncio.gather(work(x), other())
-        return result
-
-    assert not asyncio.run(both()).requires_grad
-    assert inside == [False, False]
+    for f in (coroutine, generator):
+        with pytest.raises(TypeError, match=rf"{f.__name__} is asynchronous.* write `with fad\."):
+            mode(f)
     assert is_idle()
 
 
@@ -301,54 +287,6 @@ def test_modes_belong_to_their_thread() -> None:
     done.set()
     thread.join()
     assert seen == {"child": False, "parent": True}
-
-
-# Modes around code that is suspended
-
-
-@pytest.mark.parametrize("mode", [fad.no_grad, fad.inference_mode])
-def test_modes_decorate_asynchronous_code(mode: Any) -> None:
-    log: list[Any] = []
-
-    @mode()
-    async def coroutine() -> Any:
-        log.append(fad.is_grad_enabled())
-        await asyncio.sleep(0)
-        return fad.is_grad_enabled()
-
-    @mode()
-    async def generator() -> Any:
-        try:
-            got = yield fad.is_grad_enabled()
-            await asyncio.sleep(0)
-            log.append((got, fad.is_grad_enabled()))
-            try:
-                yield "second"
-            except KeyError:
-                log.append(fad.is_grad_enabled())
-            yield "third"
-        finally:
-            log.append(("closed", fad.is_grad_enabled()))
-
-    async def drive() -> Any:
-        assert await coroutine() is False and fad.is_grad_enabled()
-        g = generator()
-        assert await anext(g) is False and fad.is_grad_enabled()
-        assert await g.asend("value") == "second"
-        assert await g.athrow(KeyError()) == "third"
-        await g.aclose()
-        return [v async for v in generator()]
-
-    assert asyncio.run(drive()) == [False, "second", "third"]
-    assert log == [
-        False,
-        ("value", False),
-        False,
-        ("closed", False),
-        (None, False),
-        ("closed", False),
-    ]
-    assert fad.is_grad_enabled()
 
 
 def test_modes_do_not_decorate_classes() -> None:

@@ -14,7 +14,7 @@ import fad.numpy as fnp
 from fad.core.level import bind, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.tape.jvp import JvpLevel
+from fad.tape.recorder import JvpLevel
 
 X = jnp.array([0.3, -0.8, 1.2])
 V = jnp.array([1.0, 2.0, -1.0])
@@ -46,7 +46,7 @@ def test_an_operation_without_tangents_is_that_of_the_level_below() -> None:
     op = Primitive("op", jnp.sin)
     with JvpLevel() as level:
         out = bind(op, (level.dual(X, None),))
-        assert level.unpack(out)[1] is None and not op._jvps
+        assert level.unpack(out)[1] is None and not op.cache
 
 
 def test_outputs_of_several_kinds() -> None:
