@@ -289,10 +289,6 @@ class FunctionOp(Operation):
         return self.rules.name
 
     @property
-    def solved(self) -> int:  # type: ignore[override]
-        return self.rules.solved
-
-    @property
     def has_jet(self) -> bool:  # type: ignore[override]
         return self.rules.has_jet
 
@@ -319,9 +315,10 @@ class FunctionOp(Operation):
         ran.saved = None
         return tuple(outs)
 
-    def linear_in(self, mask: Mask) -> FunctionOp:
+    def linear_in(self, mask: Mask) -> tuple[FunctionOp, Mask]:
         recorded = linear_call(self.rules, mask)
-        return FunctionOp(self.rules, self.needs, self.given, self.known, self.ran, recorded)
+        op = FunctionOp(self.rules, self.needs, self.given, self.known, self.ran, recorded)
+        return op, tuple([k >= self.rules.solved for k in range(len(mask))])
 
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""
