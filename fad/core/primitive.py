@@ -7,7 +7,6 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -59,26 +58,6 @@ from fad.core.types import (
     Value,
 )
 
-# Hand-written rules of a Primitive.
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Hand-written rules of a Primitive, where they are better than the derived ones.
-
-    They have the same results as the derived rules; one that is None is derived.
-
-    ``jvp``: the function as a ``jax.custom_jvp``, to be differentiated forwards.
-    ``vjp``: the function as a ``jax.custom_vjp``, to be differentiated in reverse.
-    ``batch``: ``batch(size, dims)`` returns the function on batched values, with the batch in dimension 0 of
-    each output.
-    """
-
-    jvp: ArrayFunction | None = None
-    vjp: ArrayFunction | None = None
-    batch: Callable[[int, Dims], ArrayFunction] | None = None
-
-
 # Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive.
 
 # By their ids: a WeakSet cannot be gone through while other threads add to it.
@@ -113,7 +92,10 @@ class Primitive(Operation):
             ``collective`` does not.
         positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
             function; in traced code, positions that are Python numbers become constants.
-        rules: hand-written rules.
+        custom_jvp, custom_vjp: the function as a ``jax.custom_jvp`` or ``jax.custom_vjp``, where a rule that
+            is written by hand is better than the derived one. They have the same results as that.
+        custom_vmap: ``custom_vmap(size, dims)`` returns the function on batched values, with the batch in
+            dimension 0 of each output.
         shared: the function may be one that is made anew again and again: what is compiled for it is shared
             with others of equal programs, see NOTE [functions made anew].
 
@@ -144,6 +126,7 @@ class Primitive(Operation):
     __slots__ = (
         "__weakref__",
         "_batched",
+        "_custom_vmap",
         "_derived",
         "_flows",
         "_full_vjps",
@@ -169,7 +152,6 @@ class Primitive(Operation):
         "planner",
         "positions",
         "primals",
-        "rules",
         "shared",
         "to_jvp",
         "to_vjp",
@@ -187,7 +169,9 @@ class Primitive(Operation):
         planner: Callable[..., VjpPlan] | None = None,
         positions: bool = False,
         deferrable: bool = False,
-        rules: Rules | None = None,
+        custom_jvp: ArrayFunction | None = None,
+        custom_vjp: ArrayFunction | None = None,
+        custom_vmap: Callable[[int, Dims], ArrayFunction] | None = None,
         shared: bool = False,
     ) -> None:
         self.name = name
@@ -217,12 +201,9 @@ class Primitive(Operation):
         _all[id(self)] = self
         flat = self._flattened(fn)
         self.flat = flat = without_collector(flat) if jit else flat
-        self.rules = rules
-        self.to_jvp = self.to_vjp = flat
-        if rules is not None and rules.jvp is not None:
-            self.to_jvp = self.to_vjp = self._flattened(rules.jvp)
-        if rules is not None and rules.vjp is not None:
-            self.to_vjp = self._flattened(rules.vjp)
+        self.to_jvp = flat if custom_jvp is None else self._flattened(custom_jvp)
+        self.to_vjp = self.to_jvp if custom_vjp is None else self._flattened(custom_vjp)
+        self._custom_vmap = custom_vmap
         self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
         if shared and jit:
             self.shared = EqualPrograms(name, flat, self.call, self._jaxprs)
@@ -399,7 +380,7 @@ class Primitive(Operation):
         mapped = functools.partial(
             jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
         )
-        rule = None if self.rules is None else self.rules.batch
+        rule = self._custom_vmap
         run = batching(mapped(self.flat) if rule is None else self._flattened(rule(size, dims)))
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
         derived.dependence, derived.paths = self.dependence, self.paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, ParamSpec, Self, TypeAlias, TypeVar, overload
+from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from fad.compile.signatures import OPERANDS
 from fad.core import trees
 from fad.core.caches import Cache, exact
 from fad.core.level import outlived
-from fad.core.primitive import Primitive, Rules
+from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.trees import partition
 from fad.core.types import Array, ArrayFunction, Dims, Operand, PyTree
@@ -109,7 +109,14 @@ def operation(
     count = _made.get(code_of(f)) or _made.put(code_of(f), _TimesMade())
     count.made += 1
     made_anew = count.made > _FEW
-    written = _Written(jvp, vjp, batch).check(called)
+    for rule, body in (("jvp", jvp), ("batch", batch)):
+        if body is not None and not callable(body):
+            raise TypeError(f"{called}: {rule} must be a function, got {describe(body)}")
+    is_pair = isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp))
+    if vjp is not None and not is_pair:
+        raise TypeError(
+            f"{called}: vjp must be a pair of functions (forward, backward), got {vjp!r}"
+        )
 
     def split(args: tuple[PyTree, ...], static: dict[str, object]) -> tuple[list[Operand], Key]:
         leaves, rest = partition(args, OPERANDS, rest=Template)
@@ -128,30 +135,21 @@ def operation(
         return [outlived(x) for x in leaves], (rest, named)
 
     def make(key: Key, static: dict[str, object]) -> Primitive:
-        return _Bodies(called, f, written, key[0], static).primitive(made_anew)
+        written = _WrittenRules(called, key[0], static)
+        return Primitive(
+            called,
+            written.on_leaves(written.function(f)),
+            deferrable=not made_anew,
+            shared=made_anew,
+            custom_jvp=None if jvp is None else written.custom_jvp(f, jvp),
+            custom_vjp=None if vjp is None else written.custom_vjp(f, *vjp),
+            custom_vmap=None if batch is None else written.custom_vmap(f, batch),
+        )
 
     run = called_by_structure(f, split, make)
     if not made_anew:
         weakref.finalize(run, count.note_dropped).atexit = False
     return run
-
-
-class _Written(NamedTuple):
-    """The rules of an operation; those that are not written are None."""
-
-    jvp: Body | None
-    vjp: tuple[Body, Body] | None
-    batch: Body | None
-
-    def check(self, name: str) -> Self:
-        """Refuse what is no function."""
-        for rule, body in (("jvp", self.jvp), ("batch", self.batch)):
-            if body is not None and not callable(body):
-                raise TypeError(f"{name}: {rule} must be a function, got {describe(body)}")
-        vjp = self.vjp
-        if vjp is None or (isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp))):
-            return self
-        raise TypeError(f"{name}: vjp must be a pair of functions (forward, backward), got {vjp!r}")
 
 
 class _TimesMade:
@@ -174,109 +172,103 @@ _FEW = 8
 _made = Cache()
 
 
-class _Bodies:
-    """The function of an operation and its rules, as users write them, for one structure of arguments.
+class _WrittenRules:
+    """The function of an operation and its rules, for one structure of arguments.
 
     ``rest``: the arguments without their leaves. ``static``: the keyword arguments.
     """
 
-    def __init__(
-        self, name: str, f: Body, written: _Written, rest: Template, static: dict[str, object]
-    ) -> None:
+    def __init__(self, name: str, rest: Template, static: dict[str, object]) -> None:
         self.name = name
-        self.f = f
-        self.written = written
         self.rest = rest
         self.static = static
 
-    def primitive(self, made_anew: bool) -> Primitive:
-        written = self.written
-        jvp = vjp = None
-        if written.jvp is not None:
-            jvp = jax.custom_jvp(self.function)
-            jvp.defjvp(self.jvp)
-        if written.vjp is not None:
-            vjp = jax.custom_vjp(self.function)
-            vjp.defvjp(self.forward, self.backward)
-        rules = Rules(
-            jvp and self.of_leaves(jvp),
-            vjp and self.of_leaves(vjp),
-            written.batch and self.batched,
-        )
-        flat = self.of_leaves(self.function)
-        return Primitive(self.name, flat, deferrable=not made_anew, rules=rules, shared=made_anew)
-
-    def of_leaves(self, f: Body) -> ArrayFunction:
+    def on_leaves(self, f: Body) -> ArrayFunction:
         """The function ``f`` of pytrees as one of their leaves."""
         return lambda *leaves: f(*self.rest.combine(leaves))
 
-    def run(self, body: Body, *args: PyTree) -> PyTree:
-        """What a body returns, with Tensors that it made itself as arrays.
+    def function(self, body: Body) -> Body:
+        """A body with its static arguments; it returns arrays for Tensors that it made itself.
 
         Raises:
-            RuleError: there is another Tensor: the body closes over what a transform or a graph tracks.
+            RuleError: it returns another Tensor: it closes over what a transform or a graph tracks.
         """
-        returned = bare_arrays(body(*args, **self.static))
-        for x in trees.flatten(returned)[0]:
-            if isinstance(x, Tensor):
-                raise closure_error_of(self.name, self.name, [body], x, is_tracked)
-        return returned
 
-    def function(self, *args: PyTree) -> PyTree:
-        return self.run(self.f, *args)
+        def run(*args: PyTree) -> PyTree:
+            returned = bare_arrays(body(*args, **self.static))
+            for x in trees.flatten(returned)[0]:
+                if isinstance(x, Tensor):
+                    raise closure_error_of(self.name, self.name, [body], x, is_tracked)
+            return returned
 
-    def checked(self, rule: str, out: PyTree, args: Sequence[PyTree]) -> PyTree:
-        """What a rule returned, which must have the structure of what the function returns."""
+        return run
+
+    def custom_jvp(self, f: Body, rule: Body) -> ArrayFunction:
+        plain, rule = self.function(f), self.function(rule)
+
+        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
+            returned = rule(primals, tangents)
+            out, out_t = pair(f"{self.name}: jvp", "output, tangent", returned)
+            self.check("jvp", out, plain, primals)
+            self.check("jvp", out_t, plain, primals)
+            return out, out_t
+
+        custom = jax.custom_jvp(plain)
+        custom.defjvp(jvp)
+        return self.on_leaves(custom)
+
+    def custom_vjp(self, f: Body, saving: Body, pulling: Body) -> ArrayFunction:
+        plain, saving, pulling = map(self.function, (f, saving, pulling))
+
+        def forward(*args: PyTree) -> tuple[PyTree, PyTree]:
+            out, residuals = pair(f"{self.name}: vjp", "output, residuals", saving(*args))
+            self.check("vjp", out, plain, args)
+            return out, residuals
+
+        def backward(residuals: PyTree, cotangent: PyTree) -> tuple[PyTree, ...]:
+            returned = pulling(residuals, cotangent)
+            parts = self.rest.parts()
+            if type(returned) is not tuple or len(returned) != len(parts):
+                raise RuleError(
+                    f"{self.name}: backward must return a tuple of {len(parts)}, a cotangent for each "
+                    f"positional argument, got {describe(returned)}"
+                )
+            who = f"{self.name}: what backward returns for argument"
+            each = enumerate(zip(parts, returned, strict=True))
+            return tuple([part.combine(part.collect(c, f"{who} {k}")) for k, (part, c) in each])
+
+        custom = jax.custom_vjp(plain)
+        custom.defvjp(forward, backward)
+        return self.on_leaves(custom)
+
+    def custom_vmap(self, f: Body, rule: Body) -> Callable[[int, Dims], ArrayFunction]:
+        plain, rule = self.function(f), self.function(rule)
+
+        def batched(size: int, dims: Dims) -> ArrayFunction:
+            def batch(*leaves: Array) -> PyTree:
+                returned = rule(size, dims, *self.rest.combine(leaves))
+                out, out_dims = pair(f"{self.name}: batch", "output, output_dims", returned)
+                lanes = [_lane(x, d) for x, d in zip(leaves, dims, strict=True)]
+                self.check("batch", out, plain, self.rest.combine(lanes))
+                outs, structure = trees.flatten(out)
+                if type(out_dims) is not tuple:
+                    out_dims = (out_dims,) * len(outs)
+                moved = [_lead(o, d, size) for o, d in zip(outs, out_dims, strict=True)]
+                return trees.unflatten(structure, moved)
+
+            return batch
+
+        return batched
+
+    def check(self, rule: str, out: PyTree, plain: Body, args: Sequence[PyTree]) -> None:
+        """Refuse what has another structure than the function returns."""
         structure = trees.flatten(out)[1]
-        expected = jax.tree.structure(jax.eval_shape(self.function, *args))
+        expected = jax.tree.structure(jax.eval_shape(plain, *args))
         if structure != expected:
             raise RuleError(
                 f"{self.name}: {rule} returned something of structure {structure}, the function returns "
                 f"{expected}"
             )
-        return out
-
-    def jvp(self, primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
-        assert self.written.jvp is not None
-        returned = self.run(self.written.jvp, primals, tangents)
-        out, out_t = pair(f"{self.name}: jvp", "output, tangent", returned)
-        return self.checked("jvp", out, primals), self.checked("jvp", out_t, primals)
-
-    def forward(self, *args: PyTree) -> tuple[PyTree, PyTree]:
-        assert self.written.vjp is not None
-        returned = self.run(self.written.vjp[0], *args)
-        out, residuals = pair(f"{self.name}: vjp", "output, residuals", returned)
-        return self.checked("vjp", out, args), residuals
-
-    def backward(self, residuals: PyTree, cotangent: PyTree) -> tuple[PyTree, ...]:
-        """A cotangent for each argument; None stands for a whole argument too."""
-        assert self.written.vjp is not None
-        returned = self.run(self.written.vjp[1], residuals, cotangent)
-        parts = self.rest.parts()
-        if type(returned) is not tuple or len(returned) != len(parts):
-            raise RuleError(
-                f"{self.name}: backward must return a tuple of {len(parts)}, a cotangent for each "
-                f"positional argument, got {describe(returned)}"
-            )
-        who = f"{self.name}: what backward returns for argument"
-        each = enumerate(zip(parts, returned, strict=True))
-        return tuple([part.combine(part.collect(c, f"{who} {k}")) for k, (part, c) in each])
-
-    def batched(self, size: int, dims: Dims) -> ArrayFunction:
-        """The rule ``batch`` as a function of leaves, with the batch in dimension 0 of each output."""
-
-        def batch(*leaves: Array) -> PyTree:
-            assert self.written.batch is not None
-            returned = self.run(self.written.batch, size, dims, *self.rest.combine(leaves))
-            out, out_dims = pair(f"{self.name}: batch", "output, output_dims", returned)
-            lanes = [_lane(x, d) for x, d in zip(leaves, dims, strict=True)]
-            outs, structure = trees.flatten(self.checked("batch", out, self.rest.combine(lanes)))
-            if type(out_dims) is not tuple:
-                out_dims = (out_dims,) * len(outs)
-            moved = [_lead(o, d, size) for o, d in zip(outs, out_dims, strict=True)]
-            return trees.unflatten(structure, moved)
-
-        return batch
 
 
 def _lane(x: Array, dim: int | None) -> jax.ShapeDtypeStruct:

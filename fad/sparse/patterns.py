@@ -29,7 +29,7 @@ from fad.extend import (
 )
 from fad.extend.types import Aval, JaxBody, JaxEquation, JaxProgram, PyTree
 from fad.sparse.entries import Entries, send, take, unite
-from fad.sparse.given import pairs_of
+from fad.sparse.matrix_entries import pairs_of
 from fad.sparse.rules import RULES, Constant, couples, elementwise
 
 Value = tuple["Entries | None", "Constant | None"]

@@ -15,7 +15,7 @@ import numpy as np
 from fad.errors import ArgumentError, StructureError
 from fad.extend.types import PyTree
 from fad.sparse.coloring import Coloring, best_coloring
-from fad.sparse.given import Leaf, offsets, pairs_of
+from fad.sparse.matrix_entries import Leaf, offsets, pairs_of
 
 _VERSION = 1  # of the format of files
 

@@ -81,13 +81,13 @@ def coordinates(x: np.ndarray) -> list[np.ndarray]:
     >>> [d.tolist() for d in coordinates(np.zeros(1, complex))]
     [[(1+0j)], [1j]]
     """
-    found = []
+    directions = []
     for k in range(x.size):
         for unit in (1.0, 1j) if np.iscomplexobj(x) else (1.0,):
             d = np.zeros(x.shape, x.dtype)
             d.flat[k] = unit
-            found.append(d)
-    return found
+            directions.append(d)
+    return directions
 
 
 def real_coordinates(x: np.ndarray) -> np.ndarray:

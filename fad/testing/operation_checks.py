@@ -68,10 +68,10 @@ def check_operation(
     plain = operation(op.__wrapped__)
     for name, run in _ways(args, np.random.default_rng(seed)):
         got, expected = (run(lambda *a, f=f: f(*a, **static)) for f in (op, plain))
-        found = difference(got, expected, rtol, atol)
-        if found is not None:
+        text = difference(got, expected, rtol, atol)
+        if text is not None:
             called = getattr(op, "__name__", "an operation")
-            raise OperationError(f"{called} under {name}: {found}")
+            raise OperationError(f"{called} under {name}: {text}")
 
 
 def _ways(

@@ -133,7 +133,7 @@ class _WhyLevel(extend.Level):
         return out
 
     def readable(self, t: Value, what: str = "") -> Value:
-        value = self.known(t.value)
+        value = self.noted_value(t.value)
         if value is not None:
             self.reads.append(_Read(what or ".array", value.needs, _users_place()))
         return super().readable(t, what)
@@ -145,7 +145,7 @@ class _WhyLevel(extend.Level):
         return isinstance(x, extend.Tensor) and x.level is self
 
     def _note(self, name: str, op: Value, args: list[Value], outs: Iterable[Value]) -> None:
-        values = [self.known(a) for a in args]
+        values = [self.noted_value(a) for a in args]
         if not any(values) or name in SHAPES_ALONE:
             return
         step = _NotedCall(name, op, args, values, _users_place(), _records())
@@ -161,7 +161,7 @@ class _WhyLevel(extend.Level):
         self.values[id(value.below)] = self.values[_state(value.below)] = value
         return value
 
-    def known(self, below: Value) -> _Value | None:
+    def noted_value(self, below: Value) -> _Value | None:
         """What is known of a value; a Tensor that was written to has another one of the same state."""
         if not isinstance(below, extend.Tensor):
             return None
@@ -304,19 +304,19 @@ class _Run:
             x = x.level.outlive(x)
         if not isinstance(x, extend.Tensor) or x.level is not self.level:
             return None
-        return self.level.known(x.value)
+        return self.level.noted_value(x.value)
 
     def _ancestors(self) -> set[_Value]:
         """The values that the result is computed from."""
-        found: set[_Value] = set()
+        ancestors: set[_Value] = set()
         todo = list(self.outs)
         while todo:
             v = todo.pop()
-            if v not in found:
-                found.add(v)
+            if v not in ancestors:
+                ancestors.add(v)
                 if v.step is not None:
                     todo += [a for a in v.step.values if a is not None]
-        return found
+        return ancestors
 
     def _roots(self) -> list[tuple[Node, int, Value]]:
         """Where the pass begins. Weights of elements differ, so that what cancels in a plain sum does not."""
@@ -394,7 +394,7 @@ class _Run:
 
     def _cuts(self, bit: int) -> list[Cause]:
         """Where an operation takes a value that the graph of an input leads to, and gives another one."""
-        found: list[Cause] = []
+        causes: list[Cause] = []
         for step in self.level.steps:
             outs = [out for out in step.outs if out in self.needed]
             for out in outs:
@@ -403,9 +403,9 @@ class _Run:
                     v is not None and v.linked & bit and k not in going_on
                     for k, v in enumerate(step.values)
                 ):
-                    found.append(self._cut(step, out))
-        found.sort(key=lambda c: c.kind in ("comparison", "integers"))
-        return unique(found)
+                    causes.append(self._cut(step, out))
+        causes.sort(key=lambda c: c.kind in ("comparison", "integers"))
+        return unique(causes)
 
     def _cut(self, step: _NotedCall, out: _Value) -> Cause:
         name = step.name
@@ -482,17 +482,17 @@ class _Run:
         tangents: dict[_Value, Value] = {self.inputs[k]: jax.numpy.asarray(tangent)}
         died: list[tuple[_NotedCall, int]] = []
         for step in steps:
-            known = [tangents.get(v) if v is not None else None for v in step.values]
-            if all(t is None for t in known) or not any(o in self.needed for o in step.outs):
+            incoming = [tangents.get(v) if v is not None else None for v in step.values]
+            if all(t is None for t in incoming) or not any(o in self.needed for o in step.outs):
                 continue
-            found = self._pushed(step, known)
+            out_tangents = self._pushed(step, incoming)
             alive = False
-            for out, t in zip(step.outs, found, strict=False):
+            for out, t in zip(step.outs, out_tangents, strict=False):
                 if t is not None and any_nonzero(t):
                     tangents[out] = t
                     alive = alive or out in self.needed
             if not alive:
-                died.append((step, next(i for i, t in enumerate(known) if t is not None)))
+                died.append((step, next(i for i, t in enumerate(incoming) if t is not None)))
         if not died or any(out in tangents for out in self.outs):
             return []
         step, operand = next((d for d in died if d[0].outs[0].linked), died[0])
@@ -511,8 +511,8 @@ class _Run:
         if step.op is None or not any(o.linked for o in step.outs):
             return [None] * len(step.outs)
         primals = [a.array if isinstance(a, extend.Tensor) else a for a in step.args]
-        _, found = step.op.jvp(primals, tangents)
-        return list(found) if isinstance(found, (tuple, list)) else [found]
+        _, out_tangents = step.op.jvp(primals, tangents)
+        return list(out_tangents) if isinstance(out_tangents, (tuple, list)) else [out_tangents]
 
     # Where a NaN is born
 
@@ -524,12 +524,12 @@ class _Run:
         v = next((v for v in self.outs if any_not_finite(v.below)), None)
         while v is not None and v.step is not None:
             bad = [a for a in v.step.values if a is not None and any_not_finite(a.below)]
-            found = next((a for a in bad if any_nan(a.below)), None)
+            source = next((a for a in bad if any_nan(a.below)), None)
             made = any_nan(v.below)
-            found = found or next((a for a in bad if not (made and self._was_put_in(a))), None)
-            if found is None:
+            source = source or next((a for a in bad if not (made and self._was_put_in(a))), None)
+            if source is None:
                 break
-            v = found
+            v = source
         if v is None:
             return []
         if v.step is None:
@@ -541,7 +541,7 @@ class _Run:
         operands = operands_text(v.step.args, mask.shape, at)
         text = f"{v.step.name} gives {number_text(value)}, forwards, of {operands}"
         pairs = enumerate(zip(v.step.args, v.step.values, strict=True))
-        constant = [k for k, (a, known) in pairs if known is None and any_nan(a)]
+        constant = [k for k, (a, noted) in pairs if noted is None and any_nan(a)]
         if constant:
             text += f": operand {constant[0]}, a constant, has a NaN already"
         else:
@@ -556,10 +556,10 @@ class _Run:
             if v.step is None:
                 return False
             pairs = zip(v.step.args, v.step.values, strict=True)
-            bad = [(a, known) for a, known in pairs if any_not_finite(a)]
+            bad = [(a, noted) for a, noted in pairs if any_not_finite(a)]
             if not bad:
                 return False
-            more = {known for _, known in bad if known is not None} - seen
+            more = {noted for _, noted in bad if noted is not None} - seen
             seen |= more
             todo += more
         return True

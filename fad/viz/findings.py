@@ -99,8 +99,8 @@ class Why:
         self._boxes = boxes
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{x.name}: {x.derivative}" for x in self.inputs)
-        return f"<fad.why: {found}>"
+        text = ", ".join(f"{x.name}: {x.derivative}" for x in self.inputs)
+        return f"<fad.why: {text}>"
 
     def __str__(self) -> str:
         bad = [x for x in self.inputs if x.causes or x.derivative != "nonzero"]
@@ -353,10 +353,10 @@ def born_backwards(step: Value, visit: Visit, edge: int) -> Cause:
     out = numbers(visit.outgoing[edge])
     assert out is not None
     at = first_place(~np.isfinite(out))
-    given = next((numbers(g) for g in visit.incoming if g is not None), None)
+    incoming = next((numbers(g) for g in visit.incoming if g is not None), None)
     value = number_text(out[at])
-    fits = given is not None and given.shape == out.shape
-    gradient = given[at] if fits else None  # type: ignore[index]
+    fits = incoming is not None and incoming.shape == out.shape
+    gradient = incoming[at] if fits else None  # type: ignore[index]
     result = getattr(visit.node, "_saved_result", None) if not args else None
     of = "" if result is None else "the result "
     of += operands_text(args if result is None else [result], out.shape, at)
@@ -402,13 +402,13 @@ def saved_operands(node: Node | None) -> list[Value]:
     """The operands of a node, as far as it has saved them; None for others."""
     if node is None or is_leaf(node):
         return []
-    found = []
+    operands = []
     for k in range(len(edges_of(node))):
         try:
-            found.append(getattr(node, f"_saved_{k}", None))
+            operands.append(getattr(node, f"_saved_{k}", None))
         except errors.FadError:  # hooks of saved values may refuse
-            found.append(None)
-    return found if any(v is not None for v in found) else []
+            operands.append(None)
+    return operands if any(v is not None for v in operands) else []
 
 
 def name_of(node: Node) -> str:
@@ -424,7 +424,7 @@ def line_of(node: Node | None) -> tuple[str, int] | None:
     if node is None:
         return None
     for frame in reversed(node.metadata.get("traceback_", ())):
-        found = re.match(r'\s*File "(.+)", line (\d+)', frame)
-        if found and not found[1].startswith(LIBRARIES):
-            return found[1], int(found[2])
+        match = re.match(r'\s*File "(.+)", line (\d+)', frame)
+        if match and not match[1].startswith(LIBRARIES):
+            return match[1], int(match[2])
     return None

@@ -99,8 +99,8 @@ def why_of(loss: Value, inputs: Value) -> Why:
             "was computed under no_grad, or has no requires_grad"
         )
         cause = Cause("leaf", text)
-        found = [Finding(n, False, "None", "None: loss has no graph", (cause,)) for n, _ in named]
-        return Why(f"loss: {wanted}, no graph", found, _FOR_LINES)
+        result = [Finding(n, False, "None", "None: loss has no graph", (cause,)) for n, _ in named]
+        return Why(f"loss: {wanted}, no graph", result, _FOR_LINES)
     edge = autograd.graph.get_gradient_edge(loss)
     weights = np.random.default_rng(0).uniform(0.5, 1.5, loss.shape) if loss.shape else 1.0
     gradient = extend.enter(jax.numpy.asarray(weights, loss.dtype))
@@ -189,8 +189,8 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
         return []
     put_in: dict[Node, None] = {}
     for node in bad:
-        given = any(target in put_in for target, _ in edges_of(node))
-        if any_nan(outputs[node]) or not (given or _may_put_in(node)):
+        was_put_in = any(target in put_in for target, _ in edges_of(node))
+        if any_nan(outputs[node]) or not (was_put_in or _may_put_in(node)):
             break
         put_in[node] = None
     else:
@@ -233,8 +233,8 @@ def _graph_boxes(
     for node in order:
         name = name_of(node)
         cut = (at_place("", "", line_of(node)).line, name) in bad
-        given = any(map(any_nonzero, passed.visits[node].incoming))
-        state = "input" if node in names else "cut" if cut else "alive" if given else "dead"
+        has_gradient = any(map(any_nonzero, passed.visits[node].incoming))
+        state = "input" if node in names else "cut" if cut else "alive" if has_gradient else "dead"
         operands = [places[t] for t, _ in edges_of(node) if t in places]
         boxes.append(Box(names.get(node, ["leaf" if is_leaf(node) else name]), state, operands))
     return [*boxes, Box(["loss"], "result", [len(boxes) - 1] if boxes else [])]

@@ -78,16 +78,16 @@ def groups_of(drawn: Drawn, fold: bool, limit: int) -> Group:
 
 def paths(top: Group) -> dict[int, tuple[Group, ...]]:
     """For each node the groups that it is in, outermost first."""
-    found: dict[int, tuple[Group, ...]] = {}
+    groups_of: dict[int, tuple[Group, ...]] = {}
     todo: list[tuple[Group, ...]] = [(top,)]
     while todo:
         path = todo.pop()
         for part in path[-1].parts:
             if isinstance(part, int):
-                found[part] = path
+                groups_of[part] = path
             else:
                 todo.append((*path, part))
-    return found
+    return groups_of
 
 
 # What repeats
@@ -104,23 +104,23 @@ def _signatures(drawn: Drawn, levels: dict[int, list[int]]) -> list[int]:
         else:
             (level, p), (other, q) = place[i], place[j]
             ends[i].append((min(q - p, _FAR) if level == other else None, nr))
-    known: dict[object, int] = {}
+    numbers: dict[object, int] = {}
     return [
-        known.setdefault((n.name, n.kind, n.outputs, n.freed, n.hooks, *end), len(known))
+        numbers.setdefault((n.name, n.kind, n.outputs, n.freed, n.hooks, *end), len(numbers))
         for n, end in zip(drawn.nodes, ends)
     ]
 
 
 def _repeats(parts: list[Part], signatures: np.ndarray, drawn: Drawn, limit: int) -> list[Part]:
     """The sequence with a group in the place of each stretch that repeats."""
-    known: dict[object, int] = {}
+    blocks: dict[object, int] = {}
     before = 0
     while len(parts) != before:
         before = len(parts)
         for period in range(1, _LONGEST + 1):
             if 2 * period > len(parts):
                 break
-            parts, signatures = _of_period(parts, signatures, period, known, drawn, limit)
+            parts, signatures = _of_period(parts, signatures, period, blocks, drawn, limit)
     return parts
 
 
@@ -128,7 +128,7 @@ def _of_period(
     parts: list[Part],
     signatures: np.ndarray,
     period: int,
-    known: dict[object, int],
+    blocks: dict[object, int],
     drawn: Drawn,
     limit: int,
 ) -> tuple[list[Part], np.ndarray]:
@@ -137,19 +137,21 @@ def _of_period(
     stretches = np.flatnonzero(same[1:] != same[:-1]).reshape(-1, 2)
     # Two copies of a long block are worth a group, three of a short one.
     shortest = period if period >= 4 else 2 * period
-    found: list[Part] = []
+    grouped: list[Part] = []
     numbers = []
     at = 0
     for start, end in stretches[stretches[:, 1] - stretches[:, 0] >= shortest].tolist():
         start = max(start, at)
         if end - start >= shortest:
             copies = (end - start) // period + 1
-            found += parts[at:start]
+            grouped += parts[at:start]
             numbers.append(signatures[at:start])
             block, at = signatures[start : start + period], start + copies * period
-            found.append(_repeated(parts[start:at], period, copies, drawn, limit))
-            numbers.append(np.array([-1 - known.setdefault((block.tobytes(), copies), len(known))]))
-    return [*found, *parts[at:]], np.concatenate([*numbers, signatures[at:]])
+            grouped.append(_repeated(parts[start:at], period, copies, drawn, limit))
+            numbers.append(
+                np.array([-1 - blocks.setdefault((block.tobytes(), copies), len(blocks))])
+            )
+    return [*grouped, *parts[at:]], np.concatenate([*numbers, signatures[at:]])
 
 
 def _repeated(parts: list[Part], period: int, copies: int, drawn: Drawn, limit: int) -> Group:

@@ -58,8 +58,8 @@ class Pass:
             for k, (target, nr) in enumerate(edges_of(node)):
                 if target is None:
                     continue
-                given = visit.outgoing[k] if k < len(visit.outgoing) else None
-                self.arrivals.setdefault((target, nr), []).append((visit, k, given))
+                gradient_out = visit.outgoing[k] if k < len(visit.outgoing) else None
+                self.arrivals.setdefault((target, nr), []).append((visit, k, gradient_out))
                 counts[target] -= 1
                 if not counts[target]:
                     ready.append(target)
@@ -70,8 +70,8 @@ class Pass:
         outgoing: list[Value] = [None] * len(edges_of(node))
         if not is_leaf(node) and any(g is not None for g in incoming):
             with autograd.no_grad():
-                found = node(*incoming)
-            outgoing = list(found) if isinstance(found, (tuple, list)) else [found]
+                returned = node(*incoming)
+            outgoing = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         visit = self.visits[node] = Visit(node, incoming, outgoing)
         return visit
 
@@ -83,11 +83,11 @@ class Pass:
 
     def leading_to(self, target: tuple[Node, int]) -> set[Node]:
         """The nodes whose gradients reach ``target``, an input of a node."""
-        found: set[Node] = set()
+        nodes: set[Node] = set()
         for node in reversed(self.visits):
-            if any(t in found or (t, nr) == target for t, nr in edges_of(node)):
-                found.add(node)
-        return found
+            if any(t in nodes or (t, nr) == target for t, nr in edges_of(node)):
+                nodes.add(node)
+        return nodes
 
     def deaths(self, target: tuple[Node, int]) -> list[tuple[Visit, int]]:
         """Where gradients that are not zero become zero, on the way to ``target``: node and edge."""
@@ -113,7 +113,7 @@ class Pass:
 
     def birth(self, target: tuple[Node, int]) -> tuple[Visit, int] | None:
         """The node that gave the NaN or infinity at ``target`` when it was given none; None for a sum."""
-        found: tuple[Visit, int] | None = None
+        last: tuple[Visit, int] | None = None
         while True:
             bad = [
                 (visit, k)
@@ -121,12 +121,12 @@ class Pass:
                 if visit is not None and any_not_finite(g)
             ]
             if not bad:
-                return found
-            found = bad[0]
-            visit = found[0]
+                return last
+            last = bad[0]
+            visit = last[0]
             inputs = [nr for nr, g in enumerate(visit.incoming) if any_not_finite(g)]
             if not inputs:
-                return found
+                return last
             target = (visit.node, inputs[0])
 
 

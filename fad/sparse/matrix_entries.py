@@ -1,4 +1,4 @@
-"""Patterns that are given as matrices: arrays, JAX's BCOO and BCSR, or sparse arrays of SciPy."""
+"""The entries of a matrix, as pairs of elements: an array, a BCOO or BCSR of JAX, or a SciPy sparse array."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _flat(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.ravel_multi_index(tuple(places.T), shape).astype(np.int64)
 
 
-def entries_given(
+def entries_of_pattern(
     pattern: PyTree, expected: PyTree, outputs: Sequence[Leaf], arguments: Sequence[Leaf], who: str
 ) -> Pairs:
     """The entries of a pattern that the caller gives, among all outputs and all arguments, by rows.
