@@ -132,10 +132,10 @@ class Operation:
     def jet(
         self, primals: Sequence[Operand], series: Sequence[Sequence[Value] | None], order: int
     ) -> tuple[Outputs, Sequence[object] | None]:
-        """Outputs, and of each a list of its first ``order`` derivatives along a curve, or None, by binding
-        one level down: a value and its list, or a tuple of values and a sequence of lists.
+        """Outputs, and of each a list of at most ``order`` derivatives along a curve, or None, by binding one
+        level down: a value and its list, or a tuple of values and a sequence of lists.
 
-        ``series`` has the derivatives of each input, at most ``order`` of them, or None.
+        ``series`` has such a list for each input.
         """
         raise self._without("jet", "differentiated along a curve by a rule of its own")
 
