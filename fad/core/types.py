@@ -131,7 +131,7 @@ class Operation:
 
     def jet(
         self, primals: Sequence[Operand], series: Sequence[Sequence[Value] | None], order: int
-    ) -> tuple[Outputs, Sequence[object] | None]:
+    ) -> tuple[Outputs, Outputs]:
         """Outputs, and of each a list of at most ``order`` derivatives along a curve, or None, by binding one
         level down: a value and its list, or a tuple of values and a sequence of lists.
 

@@ -61,8 +61,8 @@ def operation(
 
     An operation is one node of a graph and one compiled call, eagerly, under every transform and when it is
     replayed. Its rules are derived from the function. Where a derived rule is not the best, write it; it must
-    give what the derived one gives (`fad.testing.check_operation` compares them). For another derivative than
-    that of the function, write a `fad.Function`.
+    give what the derived one gives (`fad.testing.check_operation` compares them). For another derivative,
+    write a `fad.Function`.
 
     Arguments:
         f: a pure JAX function. Its positional arguments are pytrees of arrays and numbers, its keyword
@@ -81,15 +81,15 @@ def operation(
         A function with the arguments of ``f`` that takes Tensors too; Tensors come out if one goes in.
 
     Raises:
-        TypeError: ``f`` is no function, or a rule is none; in a call, a positional argument has a leaf that
-            is no array or number, or a keyword argument is not hashable.
+        TypeError: ``f`` or a rule is not a function; in a call, a positional argument has a leaf that is
+            not an array or a number, or a keyword argument is not hashable.
         RuleError: a rule returns something of another structure than the function does; or a body closes over
             a Tensor that a transform or a graph tracks.
 
     A rule is used wherever the derived one would be: under ``vmap``, the batched operation has batched rules.
-    Higher derivatives are those of the rule's own code. Native JAX transforms derive their own.
+    Higher derivatives come from differentiating the rule's code. Native JAX transforms differentiate ``f``.
 
-    Source: the forms of the rules are those of ``jax.custom_jvp``, ``jax.custom_vjp`` and
+    Source: rules have the forms of ``jax.custom_jvp``, ``jax.custom_vjp`` and
     ``jax.custom_batching.custom_vmap``.
 
     >>> import fad, jax, jax.numpy as jnp

@@ -154,7 +154,7 @@ def star_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
     by_column = _sources(rows, cols, best, alone, also)
     places, products = np.where(by_column, rows, cols), np.where(by_column, best[cols], best[rows])
     kept, renumbered = np.unique(products, return_inverse=True)
-    numbers = np.full(count + 1, -1)  # the last is that of -1
+    numbers = np.full(count + 1, -1)  # the last is the number of -1
     numbers[kept] = np.arange(len(kept))
     star = Coloring(numbers[best], places, renumbered)
     return star if star.count < plain.count else plain
@@ -165,7 +165,7 @@ def _sources(
 ) -> np.ndarray:
     """Whether to read each entry from its own column, not from that of its mirror image.
 
-    Where both show it, that one is taken of which the colour is used anyway, or which most others may use:
+    Where both show it, the one is taken whose colour is used anyway, or could be used by most other entries:
     colours that no entry is read from need no product.
     """
     direct, mirror = colors[cols], colors[rows]

@@ -45,7 +45,8 @@ def pattern_of(
         constants: its other operands, where they are known.
 
     Returns:
-        Their rows, among the elements of all results, and columns, among those of all last operands; by rows.
+        Their rows, among the elements of all results, and columns, among the elements of all last operands;
+        by rows.
 
     Raises:
         StructureError: there are too many.

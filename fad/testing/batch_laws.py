@@ -98,7 +98,7 @@ def batched(case: Case) -> Violations:
             arrays = lanes(case, dims, size)
             try:
                 got = _run(case, arrays, dims)
-            except Exception as error:  # whatever a rule raises breaks the law
+            except Exception as error:  # any error of a rule breaks the law
                 broken = s.judge("vmap", error, f"{case}; {how}")
                 rule = s.rule("vmap") if broken.rule == "apply" else broken.rule
                 argument = broken.argument or _named(case, at, dims)

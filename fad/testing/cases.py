@@ -344,7 +344,7 @@ class Case:
         return [bare(t) for t in jvp(self.f, primals, tangents)[1]]
 
     def alone(self, i: int) -> list[Any]:
-        """The tangents with that of input ``i`` only."""
+        """The tangent of input ``i``; None for all others."""
         return [v if j == i else None for j, v in enumerate(self.vs)]
 
     def differs(self, got: Any, expected: Any, tolerance: float | None = None) -> bool:
@@ -354,7 +354,7 @@ class Case:
 
 
 def like(shapes: Sequence[Any], values: list[Any]) -> list[Any]:
-    """``values``, whose shapes must be those of ``shapes``, or there are no finite differences."""
+    """``values``, if they have the shapes of ``shapes``: without that there are no finite differences."""
     if [x.shape for x in values] != [x.shape for x in shapes]:
         raise NotChecked("the shapes of the outputs change with the values of the arguments")
     return values

@@ -1,7 +1,7 @@
 """Derivatives from values alone: central differences, and complex steps.
 
 Functions here take a list of NumPy arrays to a list of NumPy arrays. Complex numbers count as pairs
-of real ones: the derivative along ``v`` is that of ``t -> f(x + t v)`` for real ``t``.
+of real ones: the derivative along ``v`` is the derivative of ``t -> f(x + t v)`` for real ``t``.
 """
 
 from __future__ import annotations

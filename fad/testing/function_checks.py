@@ -289,7 +289,7 @@ def _violations(law: Law, case: Case) -> list[Violation]:
     except NotChecked:
         if not violations:
             raise
-    except Exception as error:  # whatever a rule raises breaks the law
+    except Exception as error:  # any error of a rule breaks the law
         violations.append(case.subject.judge(law.name, error, str(case)))
     return violations
 
@@ -321,7 +321,7 @@ def _smaller(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """Smaller arrays, the smallest first: no dimensions; dimensions of 1; of 2; simpler numbers."""
     choices = []
     simple = [_rounded(a) for a in arrays]
-    if any(a.dtype.kind in "iu" for a in arrays):  # they may be positions in the others
+    if any(a.dtype.kind in "iu" for a in arrays):  # they may be positions in other arrays
         return [simple]
     if any(a.ndim for a in arrays) and all(a.size for a in arrays):
         choices.append([a.reshape(-1)[0] for a in simple])

@@ -66,7 +66,7 @@ def gradcheck(
         raise_exception: False returns False instead of raising.
         nondet_tol: by how much two backward passes over the same graph may differ.
         check_undefined_grad: whether a cotangent of None means zeros, for each of several outputs.
-        check_grad_dtypes: whether gradients have the dtype of their input, and tangents that of
+        check_grad_dtypes: whether gradients have the dtype of their input, and tangents the dtype of
             their output.
         check_batched_grad: whether ``vmap`` over cotangents is a loop over them.
         check_batched_forward_grad: whether ``vmap`` over tangents is a loop over them.
@@ -378,13 +378,13 @@ def gradgradcheck(
         check_fwd_over_rev: differentiate the gradients in forward mode.
         check_rev_over_rev: differentiate the gradients in reverse mode.
 
-    The other arguments are those of `gradcheck`, for the gradients.
+    For the other arguments see `gradcheck`: they are about the gradients.
 
     Returns:
         True if all is right, False if not and ``raise_exception`` is False.
 
     Raises:
-        GradcheckError: a second derivative is wrong. Inputs beyond those of ``func`` are cotangents.
+        GradcheckError: a second derivative is wrong. Inputs after the inputs of ``func`` are cotangents.
 
     Source: ``torch.autograd.gradgradcheck``.
 

@@ -163,7 +163,7 @@ def primal(case: Case) -> Violations:
 
 
 def dtype(case: Case) -> Violations:
-    """Gradients have the precision of their inputs, tangents that of their outputs."""
+    """Gradients have the precision of their inputs, tangents the precision of their outputs."""
     s = case.subject
     for call in watched_calls(case) if s.cls is not None else ():
         if call.rule in ("vjp", "backward"):
@@ -184,7 +184,7 @@ def _drift(
     case: Case, call: RuleCall, primals: Sequence[np.ndarray], names: list[str]
 ) -> Violations:
     directions = returned(call)
-    if len(directions) != len(primals):  # some are None: which is which is not known here
+    if len(directions) != len(primals):  # some are None, and which ones is not known here
         if len({p.dtype for p in primals}) != 1:
             return
         primals = [primals[0]] * len(directions)

@@ -113,7 +113,7 @@ def second_order(case: Case) -> Violations:
         for outer in ("vjp", "jvp"):
             try:
                 wrong = _check_derivative(case, g, at, outer)
-            except Exception as error:  # whatever a rule raises breaks the law, if it applies
+            except Exception as error:  # any error of a rule breaks the law, if it applies
                 try:
                     yield s.judge("second order", error, str(case))
                 except NotChecked as reason:
@@ -250,7 +250,7 @@ def higher_orders(case: Case, order: int) -> Violations:
                     if names[-1] == "vmap"
                     else _check_derivative(case, f, case.xs, names[-1])
                 )
-            except Exception as error:  # whatever a rule raises breaks the law
+            except Exception as error:  # any error of a rule breaks the law
                 yield s.judge(f"order {length}", error, f"{case}; {' of '.join(reversed(names))}")
                 return
             if wrong is not None:
@@ -425,7 +425,7 @@ def missing_sums(case: Case) -> Iterator[str]:
     for label, other in (("", case), *variants):
         for call in watched_calls(other):
             grads = returned(call) if call.rule == s.rule("vjp") else []
-            if len(grads) != len(other.xs):  # some are None: which is which is not known here
+            if len(grads) != len(other.xs):  # some are None, and which ones is not known here
                 continue
             for i, (g, x) in enumerate(zip(grads, other.xs, strict=True)):
                 if tuple(g.shape) != x.shape:
@@ -468,7 +468,7 @@ def _in_variants(
                 broken = next(iter(check(other)), None)
             except NotChecked:
                 continue
-            except Exception as error:  # whatever a rule raises breaks the law, if it applies
+            except Exception as error:  # any error of a rule breaks the law, if it applies
                 try:
                     broken = s.judge(law, error, f"{other}; {label}")
                 except NotChecked:

@@ -56,7 +56,7 @@ class Cause:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What is found of one input.
+    """What there is to say about one input.
 
     Attributes:
         name: its parameter, and its place in a pytree.

@@ -61,7 +61,7 @@ def why_of(loss: Value, inputs: Value) -> Why:
         A `fad.viz.Why`.
 
     Raises:
-        ArgumentError: ``loss``, or a leaf of ``inputs``, is no Tensor, or has no value, as it is traced.
+        ArgumentError: ``loss``, or a leaf of ``inputs``, is not a Tensor, or is traced and has no value.
         GradientError: a backward pass has freed the graph.
 
     Source: it answers what PyTorch users ask of ``.grad is None``.
@@ -209,7 +209,7 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
 
 
 def _may_put_in(node: Node) -> bool:
-    """Whether an infinity in the output of a node may be a constant operand, as that of a mask is."""
+    """Whether an infinity in the output of a node may come from a constant operand, such as a mask."""
     if is_leaf(node):
         return False
     edges = edges_of(node)

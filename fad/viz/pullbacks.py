@@ -24,7 +24,7 @@ NumpyArray: TypeAlias = NDArray[np.generic]
 
 @dataclasses.dataclass(eq=False)
 class Visit:
-    """A node of a pass: the gradients that it was given, and those that it gave."""
+    """A node of a pass: the gradients that came in, and the gradients that went out."""
 
     node: Node
     incoming: list[Value]
@@ -112,7 +112,7 @@ class Pass:
         ]
 
     def birth(self, target: tuple[Node, int]) -> tuple[Visit, int] | None:
-        """The node that gave the NaN or infinity at ``target`` when it was given none; None for a sum."""
+        """The node that made the NaN or infinity at ``target`` from finite gradients; None for a sum."""
         last: tuple[Visit, int] | None = None
         while True:
             bad = [
@@ -173,7 +173,7 @@ def any_nonzero(x: Value) -> bool:
 
 
 def not_finite(x: Value) -> NumpyArray | None:
-    """Where a value is NaN or infinite; None for what is not of floating dtype."""
+    """Where a value is NaN or infinite; None if its dtype is not floating."""
     array = numbers(x) if is_inexact(x) else None
     return None if array is None else ~np.isfinite(array)
 
