@@ -59,6 +59,13 @@ def test_a_level_has_few_methods() -> None:
     assert len(methods) <= METHODS_OF_A_LEVEL, methods
 
 
+def test_the_page_states_all_of_an_operation_and_of_a_level() -> None:
+    page = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+    members = [n for n in (*vars(Operation), *Operation.__annotations__) if n[0] != "_"]
+    methods = [n for n, f in vars(Level).items() if n[0] != "_" and inspect.isfunction(f)]
+    assert [n for n in (*members, *methods) if f"`{n}`" not in page and f"`{n}(" not in page] == []
+
+
 def test_operations_are_of_three_kinds() -> None:
     """A pure function of JAX, a call of a Function, and a program, which expands."""
     assert set(classes_below(Operation)) == {"Primitive", "FunctionOp", "Program"}
