@@ -38,16 +38,15 @@ class IntervalLevel(extend.Level):
             if body is None:
                 raise NotImplementedError(f"no bounds are known for {op.name}")
             return extend.map_outputs(self.lift, body(args))
-        derived = op.primitive.derived(
-            ("interval", len(args)), "bounds", lambda: of_program(op.primitive)
-        )
-        found = derived.unflatten(extend.bind(derived, [e for a in args for e in self.ends(a)]))
-        outs = tuple([extend.new_tensor(low, self, high) for low, high in found["outs"]])
-        return outs[0] if "single" in found else outs
+        derived = op.primitive.derived("interval", "bounds", lambda: on_ends(op.primitive))
+        outs = derived.unflatten(extend.bind(derived, [e for a in args for e in self.ends(a)]))
+        if isinstance(outs, list):
+            return tuple([extend.new_tensor(low, self, high) for low, high in outs])
+        return extend.new_tensor(outs[0], self, outs[1])
 
     def ends(self, x: Any) -> Ends:
-        own = isinstance(x, extend.Tensor) and x.level is self
-        return (x.value, x.value if x.aux is None else x.aux) if own else (x, x)
+        is_interval = isinstance(x, extend.Tensor) and x.level is self
+        return (x.value, x.aux) if is_interval and x.aux is not None else (x, x)
 
     def detach(self, x: Any) -> Any:
         return x
@@ -75,19 +74,19 @@ def bounds(f: Callable[..., Any]) -> Callable[..., Any]:
     return bounded
 
 
-def of_program(primitive: extend.Primitive) -> Callable[..., Any]:
-    """The function from the ends of all arguments to those of all results."""
+def on_ends(primitive: extend.Primitive) -> Callable[..., Any]:
+    """The function from the ends of all arguments to the ends of the result, or of each of several."""
 
-    def run(*values: Any) -> dict[str, Any]:
+    def run(*values: Any) -> Any:
         ends = list(zip(map(jnp.asarray, values[::2]), map(jnp.asarray, values[1::2]), strict=True))
-        program, shape = extend.trace(primitive.to_jvp, [jax.typeof(low) for low, _ in ends])
-        found = {"outs": list(map(list, of_equations(program, ends)))}
-        return found if isinstance(shape, tuple) else {**found, "single": ()}
+        program, shape = extend.trace(primitive.to_jvp, [extend.aval_of(low) for low, _ in ends])
+        outs = of_program(program, ends)
+        return outs if isinstance(shape, tuple) else outs[0]
 
     return run
 
 
-def of_equations(program: Any, inputs: Sequence[Ends]) -> list[Ends]:
+def of_program(program: Any, inputs: Sequence[Ends]) -> list[Ends]:
     return extend.interpret(program, inputs, of_equation, lambda value: (jnp.asarray(value),) * 2)
 
 
@@ -98,7 +97,7 @@ def of_equation(eqn: Any, operands: list[Ends]) -> list[Ends]:
         next(extend.programs(eqn)) if name.startswith(("custom_", "call_")) else extend.called(eqn)
     )
     if inner is not None:
-        return of_equations(inner, operands[len(operands) - len(inner.jaxpr.invars) :])
+        return of_program(inner, operands[len(operands) - len(inner.jaxpr.invars) :])
 
     def at(*values: Any) -> Any:
         return extend.evaluate_equation(eqn, list(values))[0]
@@ -154,8 +153,8 @@ def power(at: Any, eqn: Any, operands: list[Ends]) -> Ends:
     ((low, high),), n = operands, dict(eqn.params)["y"]
     if n < 0:
         apart = (low > 0) | (high < 0)
-        found = hull([at(jnp.where(apart, x, 1.0)) for x in (low, high)])
-        return jnp.where(apart, found[0], -jnp.inf), jnp.where(apart, found[1], jnp.inf)
+        least, most = hull([at(jnp.where(apart, x, 1.0)) for x in (low, high)])
+        return jnp.where(apart, least, -jnp.inf), jnp.where(apart, most, jnp.inf)
     return even(at, low, high) if n % 2 == 0 else outward(at(low), at(high))
 
 

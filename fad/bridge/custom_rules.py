@@ -27,11 +27,11 @@ from fad.core.tensor import Tensor
 from fad.core.trees import Static, partition
 from fad.core.types import Array, PyTree
 from fad.errors import RuleError, describe
+from fad.functions.closures import bare_arrays
 from fad.functions.context import INERT, SCALARS, Context, VmapInfo
 from fad.functions.function import Function
 from fad.functions.rules import arity
 from fad.functions.user_rules import HOST_ERRORS, pair
-from fad.tape.recorder import ROOT
 
 
 def custom_rules(
@@ -303,7 +303,7 @@ class _Definition:
         return [args[i] for i in self.nondiff], rest
 
     def _pair(self, rule: str, form: str, returned: PyTree) -> tuple[PyTree, PyTree]:
-        results = _arrays(returned)
+        results = bare_arrays(returned)
         return pair(
             f"{self.name}: {rule}", form, tuple(results) if type(results) is list else results
         )
@@ -316,7 +316,7 @@ class _Definition:
             arrays, ctx.saved_data["primals"] = _pack(args, statics, self.name)
             ctx.save_for_forward(*arrays)
         if self.fwd is None or not any(ctx.needs_input_grad):
-            out = _arrays(self.f(*args))
+            out = bare_arrays(self.f(*args))
         else:
             out = self._forward_saving(ctx, self.fwd, args, statics)
         ctx.saved_data["container"] = type(out) if type(out) in (tuple, list) else None
@@ -337,7 +337,7 @@ class _Definition:
         out, residuals = self._pair("fwd", "out, residuals", fwd(*arguments))
         if any([isinstance(x, Tensor) for x in trees.flatten(out)[0]]):
             return out  # fwd closes over what is tracked, which is refused
-        expected = jax.eval_shape(lambda: _numbers(_alike(_arrays(self.f(*args)))))
+        expected = jax.eval_shape(lambda: _numbers(_alike(bare_arrays(self.f(*args)))))
         shapes = jax.eval_shape(lambda: _numbers(out))
         if _in_words(shapes) != _in_words(expected):
             raise RuleError(
@@ -360,7 +360,7 @@ class _Definition:
         g = cotangents[0] if kind is None else kind(cotangents)
         if self.symbolic_vjp:
             g = _symbolic(g, ctx.saved_data["outputs"].value)
-        grads = _arrays(self.bwd(*nondiff, residuals, trees.map_leaves(_adjoint, g)))
+        grads = bare_arrays(self.bwd(*nondiff, residuals, trees.map_leaves(_adjoint, g)))
         count = len(ctx.needs_input_grad) - len(self.nondiff)
         if not isinstance(grads, (tuple, list)) or len(grads) != count:
             got = f"{len(grads)} gradients" if isinstance(grads, (tuple, list)) else describe(grads)
@@ -413,16 +413,6 @@ class _Definition:
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _ANY_POSITIONAL = (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
 _ARRAYS = tuple([t for t in SCALARS if t not in (float, complex)])
-
-
-def _arrays(tree: PyTree) -> PyTree:
-    """What a body returned, with Tensors that it made itself as arrays."""
-
-    def one(x: PyTree) -> PyTree:
-        bare = isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad
-        return x.value if bare else x
-
-    return trees.map_leaves(one, tree)
 
 
 def _alike(tree: PyTree) -> PyTree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import jax
 
@@ -16,7 +16,8 @@ from fad.core.level import Level, modes, state
 from fad.core.primitive import Primitive
 from fad.core.rolling import run_rolled
 from fad.core.tensor import Tensor
-from fad.core.types import Array, Outputs, PyTree
+from fad.core.trees import Rest
+from fad.core.types import Array, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
 from fad.functions.closures import leaves_of
 from fad.tape.recorder import ROOT
@@ -53,30 +54,49 @@ def from_jax(
     0.0
     """
     arguments = Arguments(f, "from_jax", static_argnums, static_argnames)
-    primitives = Cache()
     name = getattr(f, "__name__", type(f).__name__)
 
+    def make(rest: Rest, _: dict[str, PyTree]) -> Primitive:
+        def fn(*arrays: Array) -> Outputs:
+            inside, inside_kwargs = rest.combine(arrays)
+            before, flattening.made = flattening.made, []
+            try:
+                out = f(*inside, **inside_kwargs)
+                return trees.map_leaves(functools.partial(_result, name, flattening.made), out)
+            finally:
+                flattening.made = before
+
+        primitive = Primitive(name, fn, shared=True)
+        primitive.paths = COMPUTED
+        return primitive
+
+    return called_by_structure(f, arguments.split, make)
+
+
+def called_by_structure(
+    f: Callable[..., PyTree],
+    split: Callable[..., tuple[list[Operand], Hashable]],
+    make: Callable[..., Primitive],
+) -> Callable[..., PyTree]:
+    """The JAX function ``f``, called as a Primitive: one for each structure of arguments.
+
+    Arguments:
+        split: from positional and keyword arguments to the operands, and all else as a key.
+        make: the Primitive for such a key, and keyword arguments.
+    """
+    primitives = Cache()
+
     @functools.wraps(f, updated=())
-    def wrapped(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        leaves, rest = arguments.split(args, kwargs)
+    def run(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        leaves, rest = split(args, kwargs)
         key = (rest, axis_environment())
         primitive = primitives.get(key)
         if primitive is None:
-
-            def fn(*arrays: Array) -> Outputs:
-                inside, inside_kwargs = rest.combine(arrays)
-                before, flattening.made = flattening.made, []
-                try:
-                    out = f(*inside, **inside_kwargs)
-                    return trees.map_leaves(functools.partial(_result, name, flattening.made), out)
-                finally:
-                    flattening.made = before
-
-            primitive = primitives.put(key, Primitive(name, fn, shared=True))
-            primitive.paths = COMPUTED
+            primitive = primitives.put(key, make(rest, kwargs))
         return primitive.unflatten(bind_code(primitive, leaves))
 
-    return wrapped
+    run.primitives = primitives  # type: ignore[attr-defined]
+    return run
 
 
 def _result(name: str, made: Sequence[Tensor], x: PyTree) -> PyTree:

@@ -7,7 +7,6 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
@@ -68,70 +67,6 @@ from fad.core.types import (
 )
 
 T = TypeVar("T")
-
-# Hand-written rules of a Primitive, in the forms that JAX has for them.
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Hand-written rules of a Primitive, where they are better than the derived ones.
-
-    They are JAX functions of flat values in JAX's conventions. They have the same results as the
-    derived rules; a rule that is None is derived.
-
-    ``structures``: pytree structures of the outputs, by the number of leaves; rules add theirs here.
-    ``jvp``: ``jvp(primals, tangents)`` returns outputs and tangents, as for ``jax.custom_jvp``.
-    ``vjp``: a pair of functions, as for ``jax.custom_vjp``: from inputs to (outputs, residuals), and
-    from residuals and cotangents to one cotangent for each input.
-    ``batch``: ``batch(size, dims, *values)`` returns the outputs and the batch dimension of each.
-    """
-
-    structures: dict[int, PyTreeDef]
-    jvp: ArrayFunction | None = None
-    vjp: tuple[ArrayFunction, ArrayFunction] | None = None
-    batch: ArrayFunction | None = None
-
-    def to_jvp(self, flat: ArrayFunction) -> ArrayFunction:
-        """The function to pass to `jax.jvp` in place of ``flat``: with the hand-written jvp, if there
-        is one.
-        """
-        if self.jvp is None:
-            return flat
-        made = jax.custom_jvp(flat)
-        made.defjvp(self.jvp)
-        return made
-
-    def to_vjp(self, flat: ArrayFunction) -> ArrayFunction:
-        """The function to pass to `jax.vjp` in place of ``flat``: with the hand-written rule, if there
-        is one.
-        """
-        if self.vjp is None:
-            return self.to_jvp(flat)
-        made = jax.custom_vjp(flat)
-        made.defvjp(*self.vjp)
-        return made
-
-    def batched(self, size: int, dims: Sequence[int | None]) -> ArrayFunction | None:
-        """The hand-written ``batch`` rule as a function that has the batch in dimension 0 of each output;
-        None if there is none.
-        """
-        rule = self.batch
-        if rule is None:
-            return None
-
-        def lead(x: Array, dim: int | None) -> Array:
-            if dim is None:
-                return jnp.broadcast_to(x, (size, *x.shape))
-            return jnp.moveaxis(x, dim, 0)
-
-        def run(*values: Array) -> Outputs:
-            out, out_dims = rule(size, dims, *values)
-            if type(out) is not tuple:
-                return lead(out, out_dims)
-            return tuple([lead(o, d) for o, d in zip(out, out_dims, strict=True)])
-
-        return run
-
 
 # Barriers: XLA compiles what stands between them as it would alone; see NOTE [exact programs] in
 # `fad.replay.exact_programs`.
@@ -208,7 +143,10 @@ class Primitive(Operation):
             ``collective`` does not.
         positions: some arguments are positions in an array. Eagerly they are arguments of the compiled
             function; in traced code, positions that are Python numbers become constants.
-        rules: hand-written rules.
+        custom_jvp, custom_vjp: the function as a ``jax.custom_jvp`` or ``jax.custom_vjp``, where a rule that
+            is written by hand is better than the derived one. They have the same results as that.
+        custom_vmap: ``custom_vmap(size, dims)`` returns the function on batched values, with the batch in
+            dimension 0 of each output.
         shared: the function may be one that is made anew again and again: what is compiled for it is shared
             with others of equal programs, see NOTE [functions made anew].
 
@@ -244,7 +182,9 @@ class Primitive(Operation):
         planner: Callable[..., VjpPlan] | None = None,
         positions: bool = False,
         deferrable: bool = False,
-        rules: Rules | None = None,
+        custom_jvp: ArrayFunction | None = None,
+        custom_vjp: ArrayFunction | None = None,
+        custom_vmap: Callable[[int, Dims], ArrayFunction] | None = None,
         shared: bool = False,
     ) -> None:
         self.name = name
@@ -257,13 +197,28 @@ class Primitive(Operation):
         self.calls: frozenset[str] = frozenset()
         self.paths = ""
         self.collective = collective
-        self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures
+        self._structures: dict[int, PyTreeDef] = {}
         self.primals = 0
         self.dependence: Dependence | None = None
         self.cache: dict[Hashable, Any] = {}
         self._plans: dict[Hashable, VjpPlan] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
         self.shared: EqualPrograms | None = None
+        _all[id(self)] = self
+        flat = self._flattened(fn)
+        self.flat = flat = without_collector(flat) if jit else flat
+        self.to_jvp = flat if custom_jvp is None else self._flattened(custom_jvp)
+        self.to_vjp = self.to_jvp if custom_vjp is None else self._flattened(custom_vjp)
+        self._custom_vmap = custom_vmap
+        self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
+        if shared and jit:
+            self.shared = EqualPrograms(name, flat, self.call, self._jaxprs)
+            self.compiled = self.shared.table()
+        if positions:
+            self.call = inlined_when_traced(flat, self.call)
+
+    def _flattened(self, fn: ArrayFunction) -> ArrayFunction:
+        """``fn`` with a flat result, whose structure is noted."""
 
         def flat(*values: Operand) -> Outputs:
             leaves, structure = trees.flatten(fn(*values))
@@ -272,19 +227,8 @@ class Primitive(Operation):
             self._structures[len(leaves)] = structure
             return tuple([x if isinstance(x, jax.Array) else jnp.asarray(x) for x in leaves])
 
-        _all[id(self)] = self
-        flat.__name__ = flat.__qualname__ = name
-        self.flat = flat = without_collector(flat) if jit else flat
-        self.rules = rules
-        self.to_jvp = self.to_vjp = flat
-        if rules is not None:
-            self.to_jvp, self.to_vjp = rules.to_jvp(flat), rules.to_vjp(flat)
-        self.compiled = self.call = make_jit(flat, inline=True) if jit else flat
-        if shared and jit:
-            self.shared = EqualPrograms(name, flat, self.call, self._jaxprs)
-            self.compiled = self.shared.table()
-        if positions:
-            self.call = inlined_when_traced(flat, self.call)
+        flat.__name__ = flat.__qualname__ = self.name
+        return flat
 
     def __repr__(self) -> str:
         return f"Primitive({self.name})"
@@ -438,8 +382,8 @@ class Primitive(Operation):
         mapped = functools.partial(
             jax.vmap, in_axes=dims, out_axes=0, axis_size=size, axis_name=axis_name
         )
-        by_hand = None if self.rules is None else self.rules.batched(size, dims)
-        run = batching(mapped(self.flat) if by_hand is None else by_hand)
+        rule = self._custom_vmap
+        run = batching(mapped(self.flat) if rule is None else self._flattened(rule(size, dims)))
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
         derived.dependence, derived.paths = self.dependence, self.paths
         if self.to_vjp is not self.flat:  # there are hand-written rules
@@ -499,11 +443,14 @@ class Primitive(Operation):
             self._plans[key] = plan
         return plan
 
-    def flows(self, given: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
+    def flows(self, bits: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
+        """How the outputs depend on what is transposed, where the inputs, with the avals of ``values``, do as
+        ``bits`` says (see `fad.core.dataflow.flows`); None if that is unknown.
+        """
         if not self.jit or self.collective:
             return None
-        key = ("flows", tuple(given), aval_key(values))
-        return self.kept(key, lambda: flows(self.flat, given, list(map(aval_of, values))))
+        key = ("flows", tuple(bits), aval_key(values))
+        return self.kept(key, lambda: flows(self.flat, bits, list(map(aval_of, values))))
 
     def full_vjp(
         self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]

@@ -76,7 +76,6 @@ class Operation:
     ``keeps_numbers``: Python numbers among its operands stay what they are where it is traced.
     ``deferrable``: it is pure, and replay may run it later.
     ``work``: how many operations it consists of.
-    ``solved``: so many of its first inputs are found from the others, by which alone it is differentiated.
     ``has_jet``: it has `jet`.
 
     >>> import fad
@@ -99,7 +98,6 @@ class Operation:
     keeps_numbers = False
     deferrable = False
     work = 1
-    solved = 0
     has_jet = False
 
     @property
@@ -133,10 +131,11 @@ class Operation:
 
     def jet(
         self, primals: Sequence[Operand], series: Sequence[Sequence[Value] | None], order: int
-    ) -> tuple[Sequence[Value], Sequence[Sequence[Value] | None]]:
-        """Outputs, and ``order`` derivatives of each along a curve, or None, by binding one level down.
+    ) -> tuple[Outputs, Outputs]:
+        """Outputs, and of each a list of at most ``order`` derivatives along a curve, or None, by binding one
+        level down: a value and its list, or a tuple of values and a sequence of lists.
 
-        ``series`` has the derivatives of each input, at most ``order`` of them, or None.
+        ``series`` has such a list for each input.
         """
         raise self._without("jet", "differentiated along a curve by a rule of its own")
 
@@ -148,16 +147,13 @@ class Operation:
         """
         raise self._without("linear", "linearized")
 
-    def linear_in(self, mask: Mask) -> Operation:
-        """The same, where it is linear in the masked inputs, and will be transposed in them."""
-        return self
+    def linear_in(self, mask: Mask) -> tuple[Operation, Mask]:
+        """The operation to run in its place where a rule of a Function is transposed, and in which of its
+        inputs that is differentiated.
 
-    def flows(self, given: Sequence[int], values: Sequence[Operand]) -> list[int] | None:
-        """How the outputs depend on what is transposed, see `fad.core.dataflow.flows`; None if unknown.
-
-        ``given`` says how the inputs do, which have the avals of ``values``.
+        ``mask`` says which inputs depend on what is transposed: it is linear in these.
         """
-        return None
+        return self, (True,) * len(mask)
 
     def batch(
         self, values: Sequence[Operand], dims: Dims, level: LanesLevel, run: Runner | None = None

@@ -1,4 +1,4 @@
-"""Extending fad: operations of one's own, and transforms of one's own.
+"""Extending fad: new operations, and new transforms.
 
 `operation` makes an operation from a JAX function. A transform is a `Level` and a function that enters it:
 `bind` hands an operation to the highest level among its arguments, and that level's ``process`` binds what it

@@ -60,8 +60,8 @@ def derivative_of(
     Arguments:
         eqn: the equation.
         differentiated: which of its operands it is differentiated in.
-        kept: of which of its results the tangents are wanted.
-        point: operands, of which the shapes and dtypes count.
+        kept: for each of its results, whether its tangent is wanted.
+        point: operands, whose shapes and dtypes count.
 
     Returns:
         A program of all operands, and of tangents of those that are differentiated; it gives the tangents of

@@ -39,7 +39,7 @@ Leaves = Sequence[Array]
 
 
 class Product(Protocol):
-    """A hashable function of (point, vector), of which only the vector is linear; both in leaves.
+    """A hashable function of (point, vector), linear in the vector alone; both in leaves.
 
     The result has the shapes and dtypes of the vector.
     """

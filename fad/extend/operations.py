@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
 import jax
+import jax.numpy as jnp
 
+from fad.bridge.jax_functions import called_by_structure
 from fad.compile.signatures import OPERANDS
 from fad.core import trees
 from fad.core.caches import Cache, exact
-from fad.core.jaxapi import axis_environment
 from fad.core.level import outlived
-from fad.core.primitive import Primitive, Rules
+from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.trees import partition
-from fad.core.types import Array, Dims, Outputs, PyTree
+from fad.core.types import Array, ArrayFunction, Dims, Operand, PyTree
 from fad.errors import RuleError, describe
-from fad.functions.closures import closure_error_of, is_tracked
+from fad.functions.closures import bare_arrays, closure_error_of, is_tracked
 from fad.functions.context import Template
 from fad.functions.user_rules import pair
-from fad.tape.recorder import ROOT
 from fad.tape.staged import code_of
-from fad.tape.vmap import bind_code
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # The function of an operation, or a rule of it, as users write them.
 Body: TypeAlias = Callable[..., PyTree]
+# All of a call but its operands.
+Key: TypeAlias = tuple[Template, tuple[tuple[str, Hashable], ...]]
 
 
 @overload
@@ -60,8 +61,8 @@ def operation(
 
     An operation is one node of a graph and one compiled call, eagerly, under every transform and when it is
     replayed. Its rules are derived from the function. Where a derived rule is not the best, write it; it must
-    give what the derived one gives (`fad.testing.check_operation` compares them). For another derivative than
-    that of the function, write a `fad.Function`.
+    give what the derived one gives (`fad.testing.check_operation` compares them). For another derivative,
+    write a `fad.Function`.
 
     Arguments:
         f: a pure JAX function. Its positional arguments are pytrees of arrays and numbers, its keyword
@@ -80,15 +81,15 @@ def operation(
         A function with the arguments of ``f`` that takes Tensors too; Tensors come out if one goes in.
 
     Raises:
-        TypeError: ``f`` is no function, or a rule is none; in a call, a positional argument has a leaf that
-            is no array or number, or a keyword argument is not hashable.
+        TypeError: ``f`` or a rule is not a function; in a call, a positional argument has a leaf that is
+            not an array or a number, or a keyword argument is not hashable.
         RuleError: a rule returns something of another structure than the function does; or a body closes over
             a Tensor that a transform or a graph tracks.
 
     A rule is used wherever the derived one would be: under ``vmap``, the batched operation has batched rules.
-    Higher derivatives are those of the rule's own code. Native JAX transforms derive their own.
+    Higher derivatives come from differentiating the rule's code. Native JAX transforms differentiate ``f``.
 
-    Source: the forms of the rules are those of ``jax.custom_jvp``, ``jax.custom_vjp`` and
+    Source: rules have the forms of ``jax.custom_jvp``, ``jax.custom_vjp`` and
     ``jax.custom_batching.custom_vmap``.
 
     >>> import fad, jax, jax.numpy as jnp
@@ -108,11 +109,16 @@ def operation(
     count = _made.get(code_of(f)) or _made.put(code_of(f), _TimesMade())
     count.made += 1
     made_anew = count.made > _FEW
-    written = _WrittenRules(called, jvp, vjp, batch, made_anew)
-    primitives = Cache()
+    for rule, body in (("jvp", jvp), ("batch", batch)):
+        if body is not None and not callable(body):
+            raise TypeError(f"{called}: {rule} must be a function, got {describe(body)}")
+    is_pair = isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp))
+    if vjp is not None and not is_pair:
+        raise TypeError(
+            f"{called}: vjp must be a pair of functions (forward, backward), got {vjp!r}"
+        )
 
-    @functools.wraps(f, updated=())
-    def run(*args: PyTree, **static: object) -> PyTree:
+    def split(args: tuple[PyTree, ...], static: dict[str, object]) -> tuple[list[Operand], Key]:
         leaves, rest = partition(args, OPERANDS, rest=Template)
         for x in rest.statics():
             if x is not None:
@@ -122,17 +128,25 @@ def operation(
                 )
         try:
             named = tuple([(name, exact(static[name])) for name in sorted(static)])
-            key = (rest, named, axis_environment())
         except TypeError as error:
             raise TypeError(
                 f"{called}: keyword arguments are static and hashable: {error}"
             ) from None
-        primitive = primitives.get(key)
-        if primitive is None:
-            primitive = primitives.put(key, written.primitive(f, rest, static))
-        return primitive.unflatten(bind_code(primitive, [outlived(x) for x in leaves]))
+        return [outlived(x) for x in leaves], (rest, named)
 
-    run.primitives = primitives  # type: ignore[attr-defined]
+    def make(key: Key, static: dict[str, object]) -> Primitive:
+        written = _WrittenRules(called, key[0], static)
+        return Primitive(
+            called,
+            written.on_leaves(written.function(f)),
+            deferrable=not made_anew,
+            shared=made_anew,
+            custom_jvp=None if jvp is None else written.custom_jvp(f, jvp),
+            custom_vjp=None if vjp is None else written.custom_vjp(f, *vjp),
+            custom_vmap=None if batch is None else written.custom_vmap(f, batch),
+        )
+
+    run = called_by_structure(f, split, make)
     if not made_anew:
         weakref.finalize(run, count.note_dropped).atexit = False
     return run
@@ -159,129 +173,102 @@ _made = Cache()
 
 
 class _WrittenRules:
-    """The rules of an operation, as users write them."""
+    """The function of an operation and its rules, for one structure of arguments.
 
-    def __init__(
-        self,
-        name: str,
-        jvp: Body | None,
-        vjp: tuple[Body, Body] | None,
-        batch: Body | None,
-        made_anew: bool,
-    ) -> None:
-        pair = vjp is None or (isinstance(vjp, tuple) and len(vjp) == 2 and all(map(callable, vjp)))
-        if not pair:
-            raise TypeError(
-                f"{name}: vjp must be a pair of functions (forward, backward), got {vjp!r}"
-            )
-        for rule, given in (("jvp", jvp), ("batch", batch)):
-            if given is not None and not callable(given):
-                raise TypeError(f"{name}: {rule} must be a function, got {describe(given)}")
+    ``rest``: the arguments without their leaves. ``static``: the keyword arguments.
+    """
+
+    def __init__(self, name: str, rest: Template, static: dict[str, object]) -> None:
         self.name = name
-        self.jvp = jvp
-        self.vjp = vjp
-        self.batch = batch
-        self.made_anew = made_anew
+        self.rest = rest
+        self.static = static
 
-    def primitive(self, f: Body, rest: Template, static: dict[str, object]) -> Primitive:
-        """The Primitive for arguments with this rest, and these static ones."""
+    def on_leaves(self, f: Body) -> ArrayFunction:
+        """The function ``f`` of pytrees as one of their leaves."""
+        return lambda *leaves: f(*self.rest.combine(leaves))
 
-        def fn(*leaves: Array) -> PyTree:
-            return self._arrays(f(*rest.combine(leaves), **static), f)
-
-        given = (self.jvp, self.vjp, self.batch)
-        rules = None if given == (None, None, None) else self._flat(fn, rest, static)
-        anew = self.made_anew
-        return Primitive(self.name, fn, deferrable=not anew, rules=rules, shared=anew)
-
-    def _arrays(self, returned: PyTree, body: Body) -> PyTree:
-        """What a body returned, with Tensors that it made itself as arrays.
+    def function(self, body: Body) -> Body:
+        """A body with its static arguments; it returns arrays for Tensors that it made itself.
 
         Raises:
-            RuleError: there is another Tensor: the body closes over what a transform or a graph tracks.
+            RuleError: it returns another Tensor: it closes over what a transform or a graph tracks.
         """
 
-        def one(x: PyTree) -> PyTree:
-            if not isinstance(x, Tensor):
-                return x
-            if x.level is ROOT and not x.requires_grad:
-                return x.value
-            raise closure_error_of(self.name, self.name, [body], x, is_tracked)
+        def run(*args: PyTree) -> PyTree:
+            returned = bare_arrays(body(*args, **self.static))
+            for x in trees.flatten(returned)[0]:
+                if isinstance(x, Tensor):
+                    raise closure_error_of(self.name, self.name, [body], x, is_tracked)
+            return returned
 
-        return trees.map_leaves(one, returned)
+        return run
 
-    def _flat(self, fn: Body, rest: Template, static: dict[str, object]) -> Rules:
-        """The rules as functions of leaves; ``fn`` is the function as one."""
-        user_jvp, user_vjp, user_batch = self.jvp, self.vjp, self.batch
-        structures: dict[int, trees.PyTreeDef] = {}
+    def custom_jvp(self, f: Body, rule: Body) -> ArrayFunction:
+        plain, rule = self.function(f), self.function(rule)
 
-        def flat(rule: str, out: PyTree, inputs: Sequence[PyTree]) -> Outputs:
-            """The one leaf of what a rule returned, or a tuple of its leaves, as a Primitive has them.
+        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
+            returned = rule(primals, tangents)
+            out, out_t = pair(f"{self.name}: jvp", "output, tangent", returned)
+            self.check("jvp", out, plain, primals)
+            self.check("jvp", out_t, plain, primals)
+            return out, out_t
 
-            It must have the structure of the output for these ``inputs``.
-            """
-            expected: trees.PyTreeDef = jax.tree_util.tree_structure(jax.eval_shape(fn, *inputs))
-            leaves, own = trees.flatten(out)
-            if own != expected:
+        custom = jax.custom_jvp(plain)
+        custom.defjvp(jvp)
+        return self.on_leaves(custom)
+
+    def custom_vjp(self, f: Body, saving: Body, pulling: Body) -> ArrayFunction:
+        plain, saving, pulling = map(self.function, (f, saving, pulling))
+
+        def forward(*args: PyTree) -> tuple[PyTree, PyTree]:
+            out, residuals = pair(f"{self.name}: vjp", "output, residuals", saving(*args))
+            self.check("vjp", out, plain, args)
+            return out, residuals
+
+        def backward(residuals: PyTree, cotangent: PyTree) -> tuple[PyTree, ...]:
+            returned = pulling(residuals, cotangent)
+            parts = self.rest.parts()
+            if type(returned) is not tuple or len(returned) != len(parts):
                 raise RuleError(
-                    f"{self.name}: {rule} returned something of structure {own}, the function returns "
-                    f"{expected}"
+                    f"{self.name}: backward must return a tuple of {len(parts)}, a cotangent for each "
+                    f"positional argument, got {describe(returned)}"
                 )
-            leaves = [x if isinstance(x, jax.Array) else jax.numpy.asarray(x) for x in leaves]
-            if own == trees.LEAF:
-                return leaves[0]
-            structures[len(leaves)] = own
-            return tuple(leaves)
+            who = f"{self.name}: what backward returns for argument"
+            each = enumerate(zip(parts, returned, strict=True))
+            return tuple([part.combine(part.collect(c, f"{who} {k}")) for k, (part, c) in each])
 
-        join = rest.combine
+        custom = jax.custom_vjp(plain)
+        custom.defvjp(forward, backward)
+        return self.on_leaves(custom)
 
-        def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Outputs, Outputs]:
-            assert user_jvp is not None
-            found = self._arrays(user_jvp(join(primals), join(tangents), **static), user_jvp)
-            out, out_t = pair(f"{self.name}: jvp", "output, tangent", found)
-            return flat("jvp", out, primals), flat("jvp", out_t, primals)
+    def custom_vmap(self, f: Body, rule: Body) -> Callable[[int, Dims], ArrayFunction]:
+        plain, rule = self.function(f), self.function(rule)
 
-        def forward(*leaves: Array) -> tuple[Outputs, PyTree]:
-            assert user_vjp is not None
-            found = self._arrays(user_vjp[0](*join(leaves), **static), user_vjp[0])
-            out, residuals = pair(f"{self.name}: vjp", "output, residuals", found)
-            return flat("vjp", out, leaves), residuals
+        def batched(size: int, dims: Dims) -> ArrayFunction:
+            def batch(*leaves: Array) -> PyTree:
+                returned = rule(size, dims, *self.rest.combine(leaves))
+                out, out_dims = pair(f"{self.name}: batch", "output, output_dims", returned)
+                lanes = [_lane(x, d) for x, d in zip(leaves, dims, strict=True)]
+                self.check("batch", out, plain, self.rest.combine(lanes))
+                outs, structure = trees.flatten(out)
+                if type(out_dims) is not tuple:
+                    out_dims = (out_dims,) * len(outs)
+                moved = [_lead(o, d, size) for o, d in zip(outs, out_dims, strict=True)]
+                return trees.unflatten(structure, moved)
 
-        def backward(residuals: PyTree, cotangents: Outputs) -> tuple[Array | None, ...]:
-            assert user_vjp is not None
-            if type(cotangents) is tuple:
-                cotangents = trees.unflatten(structures[len(cotangents)], cotangents)
-            found = self._arrays(user_vjp[1](residuals, cotangents, **static), user_vjp[1])
-            return self._cotangents(found, rest)
+            return batch
 
-        def batch(size: int, dims: Dims, *leaves: Array) -> tuple[Outputs, PyTree]:
-            assert user_batch is not None
-            found = self._arrays(user_batch(size, dims, *join(leaves), **static), user_batch)
-            out, out_dims = pair(f"{self.name}: batch", "output, output_dims", found)
-            outs = flat("batch", out, [_lane(x, d) for x, d in zip(leaves, dims, strict=True)])
-            if type(outs) is tuple and type(out_dims) is not tuple:
-                out_dims = (out_dims,) * len(outs)
-            return outs, out_dims
+        return batched
 
-        return Rules(
-            structures,
-            jvp if user_jvp is not None else None,
-            (forward, backward) if user_vjp is not None else None,
-            batch if user_batch is not None else None,
-        )
-
-    def _cotangents(self, found: PyTree, rest: Template) -> tuple[Array | None, ...]:
-        """A cotangent for each leaf of the arguments; None stands for a whole argument too."""
-        arguments = rest.parts()
-        if type(found) is not tuple or len(found) != len(arguments):
+    def check(self, rule: str, out: PyTree, plain: Body, args: Sequence[PyTree]) -> None:
+        """Refuse what has another structure than the function returns."""
+        structure = trees.flatten(out)[1]
+        expected = jax.tree.structure(jax.eval_shape(plain, *args))
+        if structure != expected:
             raise RuleError(
-                f"{self.name}: backward must return a tuple of {len(arguments)}, a cotangent for each "
-                f"positional argument, got {describe(found)}"
+                f"{self.name}: {rule} returned something of structure {structure}, the function returns "
+                f"{expected}"
             )
-        leaves: list[Array | None] = []
-        for k, (own, given) in enumerate(zip(arguments, found, strict=True)):
-            leaves += own.collect(given, f"{self.name}: what backward returns for argument {k}")
-        return tuple(leaves)
 
 
 def _lane(x: Array, dim: int | None) -> jax.ShapeDtypeStruct:
@@ -289,3 +276,8 @@ def _lane(x: Array, dim: int | None) -> jax.ShapeDtypeStruct:
     aval = jax.typeof(x)
     shape = aval.shape if dim is None else aval.shape[:dim] + aval.shape[dim + 1 :]
     return jax.ShapeDtypeStruct(shape, aval.dtype)
+
+
+def _lead(x: Array, dim: int | None, size: int) -> Array:
+    """``x`` with the batch in dimension 0."""
+    return jnp.broadcast_to(x, (size, *x.shape)) if dim is None else jnp.moveaxis(x, dim, 0)

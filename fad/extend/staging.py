@@ -37,7 +37,7 @@ def stage(
     bodies: Sequence[Callable[..., PyTree]] = (),
     kept: bool = False,
 ) -> tuple[Primitive, list[Value], PyTreeDef]:
-    """Trace a function of fad into an operation, of which what the function closes over is an operand too.
+    """Trace a function of fad into an operation; what the function closes over becomes an operand too.
 
     The operation is the same one for equal programs, so that a function that is made anew for each call
     compiles nothing.
@@ -81,7 +81,7 @@ def split_call(
 
     Arguments:
         who: for messages.
-        args, kwargs: pytrees; leaves that are no arrays and numbers are static, and hashable.
+        args, kwargs: pytrees; leaves other than arrays and numbers are static, and hashable.
 
     Returns:
         The leaves that are arrays, Tensors and numbers; the rest of ``(args, kwargs)``, as `partition` gives

@@ -290,10 +290,6 @@ class FunctionOp(Operation):
         return self.rules.name
 
     @property
-    def solved(self) -> int:  # type: ignore[override]
-        return self.rules.solved
-
-    @property
     def has_jet(self) -> bool:  # type: ignore[override]
         return self.rules.has_jet
 
@@ -320,8 +316,9 @@ class FunctionOp(Operation):
         ran.saved = None
         return tuple(outs)
 
-    def linear_in(self, mask: Mask) -> FunctionOp:
-        return dataclasses.replace(self, recorded=linear_call(self.rules, mask))
+    def linear_in(self, mask: Mask) -> tuple[FunctionOp, Mask]:
+        op = dataclasses.replace(self, recorded=linear_call(self.rules, mask))
+        return op, tuple([k >= self.rules.solved for k in range(len(mask))])
 
     def execute(self, values: Sequence[Operand]) -> tuple[Value, ...]:
         """Run on values that are no Tensors."""

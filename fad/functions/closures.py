@@ -11,7 +11,7 @@ import jax
 from fad.core import trees
 from fad.core.level import batch_dim, layers, outlived
 from fad.core.tensor import Tensor, bottom, new_tensor
-from fad.core.types import MaybeValue
+from fad.core.types import MaybeValue, PyTree
 from fad.errors import RuleError, describe
 from fad.functions.derived_rules import origin
 from fad.functions.rules import CallRules, Values
@@ -82,6 +82,16 @@ def checked_arrays(rules: CallRules, outs: Values, leaves: Sequence[Tensor] = ()
             o = o.value
         result.append(o)
     return result
+
+
+def bare_arrays(tree: PyTree) -> PyTree:
+    """What a body of JAX returned, with Tensors that it made itself as arrays; others stay what they are."""
+
+    def bare(x: PyTree) -> PyTree:
+        untracked = isinstance(x, Tensor) and x.level is ROOT and not x.requires_grad
+        return x.value if untracked else x
+
+    return trees.map_leaves(bare, tree)
 
 
 def is_tracked(x: object) -> bool:

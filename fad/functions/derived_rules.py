@@ -250,10 +250,8 @@ class TransposingLevel(DerivingGradLevel):
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         causes = list(map(self.dropped, args))
         linear = tuple(map(self.depends, args))
-        dependence = [
-            DROPPED if c else RECORDED if r else 0 for c, r in zip(causes, linear, strict=True)
-        ]
-        if not any(dependence) or op.expands:
+        bits = [DROPPED if c else RECORDED if r else 0 for c, r in zip(causes, linear, strict=True)]
+        if not any(bits) or op.expands:
             return super().process(op, args)
         if op.primitive is not None:
             op = with_linear_calls(op.primitive, linear, args)
@@ -261,10 +259,11 @@ class TransposingLevel(DerivingGradLevel):
             body = op.body("transpose")
             if body is not None:
                 return map_tensors(self.lift, body(args))
-            op, solved = op.linear_in(linear), op.solved
-            causes[:solved], dependence[:solved] = [None] * solved, [0] * solved
+            op, differentiated = op.linear_in(linear)
+            causes = [c if d else None for c, d in zip(causes, differentiated, strict=True)]
+            bits = [b if d else 0 for b, d in zip(bits, differentiated, strict=True)]
         out = super().process(op, args)
-        dropped = self._dropped_outputs(op, args, dependence, out)
+        dropped = self._dropped_outputs(op, args, bits, out)
         if any(dropped):
             cause = next(filter(None, causes), None) or self._cause(op)
             for t, drops in zip(out if type(out) is tuple else (out,), dropped, strict=True):
@@ -273,17 +272,17 @@ class TransposingLevel(DerivingGradLevel):
         return out
 
     def _dropped_outputs(
-        self, op: Operation, args: Sequence[Operand], dependence: Sequence[int], out: Outputs
+        self, op: Operation, args: Sequence[Operand], bits: Sequence[int], out: Outputs
     ) -> list[bool]:
         """For each output, whether it depends by more than its history, by that of its arguments."""
         outs = out if type(out) is tuple else (out,)
-        flows = op.flows(dependence, args)
-        if flows is None:
-            bits = functools.reduce(operator.or_, dependence)
-            flows = [bits if is_inexact(o.dtype) else 0 for o in outs]
+        out_bits = None if op.primitive is None else op.primitive.flows(bits, args)
+        if out_bits is None:
+            every = functools.reduce(operator.or_, bits)
+            out_bits = [every if is_inexact(o.dtype) else 0 for o in outs]
         return [
-            bool(bits & DROPPED or (bits and not o.requires_grad))
-            for bits, o in zip(flows, outs, strict=True)
+            bool(b & DROPPED or (b and not o.requires_grad))
+            for b, o in zip(out_bits, outs, strict=True)
         ]
 
     def _cause(self, op: Operation) -> str:

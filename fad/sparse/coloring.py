@@ -97,8 +97,8 @@ def column_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
     assert best is not None
     count = int(best.max(initial=-1)) + 1
     if least < count <= _SHORT:
-        found = _lattice(rows, cols, width, least, count)
-        best = best if found is None else found
+        lattice = _lattice(rows, cols, width, least, count)
+        best = best if lattice is None else lattice
     best[np.bincount(cols, minlength=width) == 0] = -1  # they are in no product
     return Coloring(best, rows, best[cols])
 
@@ -151,10 +151,10 @@ def star_coloring(rows: np.ndarray, cols: np.ndarray, width: int) -> Coloring:
     mirrored = cols * count + best[rows]
     also = np.bincount(of, minlength=width * count)[mirrored] == 1
     assert bool(np.all(alone | also)), "a star colouring shows each entry"
-    own = _sources(rows, cols, best, alone, also)
-    places, products = np.where(own, rows, cols), np.where(own, best[cols], best[rows])
+    by_column = _sources(rows, cols, best, alone, also)
+    places, products = np.where(by_column, rows, cols), np.where(by_column, best[cols], best[rows])
     kept, renumbered = np.unique(products, return_inverse=True)
-    numbers = np.full(count + 1, -1)  # the last is that of -1
+    numbers = np.full(count + 1, -1)  # the last is the number of -1
     numbers[kept] = np.arange(len(kept))
     star = Coloring(numbers[best], places, renumbered)
     return star if star.count < plain.count else plain
@@ -165,20 +165,20 @@ def _sources(
 ) -> np.ndarray:
     """Whether to read each entry from its own column, not from that of its mirror image.
 
-    Where both show it, that one is taken of which the colour is used anyway, or which most others may use:
+    Where both show it, the one is taken whose colour is used anyway, or could be used by most other entries:
     colours that no entry is read from need no product.
     """
-    own, mirror = colors[cols], colors[rows]
-    free = alone & also & (own != mirror)
+    direct, mirror = colors[cols], colors[rows]
+    free = alone & also & (direct != mirror)
     used = np.zeros(int(colors.max(initial=-1)) + 1, bool)
-    used[np.where(alone, own, mirror)[~free]] = True
-    weights = np.bincount(own[free], minlength=len(used))
+    used[np.where(alone, direct, mirror)[~free]] = True
+    weights = np.bincount(direct[free], minlength=len(used))
     for color in np.argsort(-weights, kind="stable").tolist():
-        left = free & ~used[own] & ~used[mirror]
+        left = free & ~used[direct] & ~used[mirror]
         if not left.any():
             break
-        used[color] |= bool(np.any(left & ((own == color) | (mirror == color))))
-    result: np.ndarray = np.where(free, used[own], alone)
+        used[color] |= bool(np.any(left & ((direct == color) | (mirror == color))))
+    result: np.ndarray = np.where(free, used[direct], alone)
     return result
 
 
@@ -251,11 +251,11 @@ def _orders(rows: np.ndarray, cols: np.ndarray, width: int) -> Iterator[np.ndarr
     degrees = np.bincount(cols, minlength=width)
     lengths = np.bincount(rows)
     near = np.bincount(cols, lengths[rows], minlength=width)  # columns that share a row, or more
-    found: list[np.ndarray] = []
+    orders: list[np.ndarray] = []
     for weights in (np.zeros(width), degrees, near):
         order = np.argsort(-weights, kind="stable")
-        if not any([np.array_equal(order, o) for o in found]):
-            found.append(order)
+        if not any([np.array_equal(order, o) for o in orders]):
+            orders.append(order)
             yield order
 
 
@@ -296,6 +296,6 @@ def _strides(rows: np.ndarray, cols: np.ndarray) -> list[int]:
     flat, bounds = _lists(rows, cols, int(rows.max(initial=-1)) + 1)
     lists = [flat[a:b] for a, b in itertools.pairwise(bounds) if b - a <= _SHORT]
     pairs = [abs(a - b) for x in lists for a, b in itertools.combinations(x, 2)]
-    found, counts = np.unique(np.array(pairs, np.int64), return_counts=True)
-    frequent = found[np.argsort(-counts, kind="stable")]
+    distances, counts = np.unique(np.array(pairs, np.int64), return_counts=True)
+    frequent = distances[np.argsort(-counts, kind="stable")]
     return [int(s) for s in frequent if s > 1][:8]

@@ -15,7 +15,7 @@ from fad.sparse.entries import Entries, check, send, take, unite
 
 
 def convolution(
-    eqn: JaxEquation, sets: Sequence[Entries | None], known: Sequence[Any], width: int
+    eqn: JaxEquation, sets: Sequence[Entries | None], constants: Sequence[Any], width: int
 ) -> list[Entries | None]:
     """``conv_general_dilated``: the elements that are multiplied to each element of the result."""
     avals = [v.aval for v in eqn.invars]
@@ -24,11 +24,11 @@ def convolution(
     order, size = dims[2], math.prod(out)
     check(float(size) * avals[1].size / max(avals[1].shape[dims[1][0]], 1))
     rows = np.arange(size).reshape(out).transpose(order).ravel()
-    found = []
+    parts = []
     for entries, numbers in zip(sets, _sources(eqn, [a.shape for a in avals], out), strict=True):
         target = np.repeat(rows, numbers.size // max(size, 1))
-        found.append(send(take(entries, numbers, width), target, width))
-    return [unite(found)]
+        parts.append(send(take(entries, numbers, width), target, width))
+    return [unite(parts)]
 
 
 def _sources(

@@ -25,7 +25,7 @@ def sparsity(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Call
             to the result.
 
     Returns:
-        A function with f's arguments, of which the shapes and dtypes count. It returns a
+        A function with f's arguments, whose shapes and dtypes count. It returns a
         ``jax.experimental.sparse.BCOO`` of ones (``int8``), of shape ``output.shape + argument.shape``, for
         each output and argument, in the structure that `jacfwd` has.
         An entry that is not in it is 0 at every point. One that is in it may be 0, for instance because two
@@ -60,11 +60,11 @@ def sparse_pattern(
     Arguments:
         f: a function as for `sparse_jacobian`, or for `sparse_hessian`. It is traced, not computed.
         argnums: which positional arguments to differentiate.
-        hessian: the pattern is that of the second derivatives.
+        hessian: find the pattern of the second derivatives.
         pattern: one that is known, as for `sparse_jacobian`: it is coloured alone.
 
     Returns:
-        A function with f's arguments, of which the shapes and dtypes count, that returns a `SparsePattern`.
+        A function with f's arguments, whose shapes and dtypes count. It returns a `SparsePattern`.
 
     Raises:
         HostValueError: Python reads a number that f computes.

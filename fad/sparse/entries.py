@@ -28,10 +28,10 @@ def check(count: float) -> None:
 
 def unite(sets: Sequence[Entries | None]) -> Entries | None:
     """What is in any of the sets; None is the empty one."""
-    given = [s for s in sets if s is not None and s.size]
-    if not given:
+    nonempty = [s for s in sets if s is not None and s.size]
+    if not nonempty:
         return None
-    return given[0] if len(given) == 1 else np.unique(np.concatenate(given))
+    return nonempty[0] if len(nonempty) == 1 else np.unique(np.concatenate(nonempty))
 
 
 def take(entries: Entries | None, source: np.ndarray, width: int) -> Entries | None:
@@ -39,10 +39,10 @@ def take(entries: Entries | None, source: np.ndarray, width: int) -> Entries | N
     if entries is None:
         return None
     source = source.ravel().astype(np.int64)
-    known = source >= 0
+    is_row = source >= 0
     rows = entries // width
-    low = np.where(known, np.searchsorted(rows, source), 0)
-    high = np.where(known, np.searchsorted(rows, source, side="right"), 0)
+    low = np.where(is_row, np.searchsorted(rows, source), 0)
+    high = np.where(is_row, np.searchsorted(rows, source, side="right"), 0)
     counts = high - low
     total = int(counts.sum())
     check(total)
@@ -58,9 +58,9 @@ def send(entries: Entries | None, target: np.ndarray, width: int) -> Entries | N
     if entries is None:
         return None
     to = target.ravel().astype(np.int64)[entries // width]
-    known = to >= 0
-    found = np.unique(to[known] * width + entries[known] % width)
-    return found if found.size else None
+    is_row = to >= 0
+    sent = np.unique(to[is_row] * width + entries[is_row] % width)
+    return sent if sent.size else None
 
 
 def couple(entries: Entries | None, rows: int, width: int) -> Entries | None:

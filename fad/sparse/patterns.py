@@ -29,7 +29,7 @@ from fad.extend import (
 )
 from fad.extend.types import Aval, JaxBody, JaxEquation, JaxProgram, PyTree
 from fad.sparse.entries import Entries, send, take, unite
-from fad.sparse.given import pairs_of
+from fad.sparse.matrix_entries import pairs_of
 from fad.sparse.rules import RULES, Constant, couples, elementwise
 
 Value = tuple["Entries | None", "Constant | None"]
@@ -45,7 +45,8 @@ def pattern_of(
         constants: its other operands, where they are known.
 
     Returns:
-        Their rows, among the elements of all results, and columns, among those of all last operands; by rows.
+        Their rows, among the elements of all results, and columns, among the elements of all last operands;
+        by rows.
 
     Raises:
         StructureError: there are too many.

@@ -22,7 +22,7 @@ from fad.errors import ArgumentError, GradientError, StructureError, describe
 from fad.extend import Call, Primitive, aval_of, bind, has_tensor, leave, split_call, stage
 from fad.extend.types import Array, DType, Operand, PyTree, Rest, Value
 from fad.sparse.formats import FORMATS, Block
-from fad.sparse.given import Leaf, entries_given, offsets
+from fad.sparse.matrix_entries import Leaf, entries_of_pattern, offsets
 from fad.sparse.patterns import pattern_of
 from fad.sparse.rules import Constant
 from fad.sparse.sparse_pattern import SparsePattern
@@ -222,7 +222,9 @@ class Derivative:
             self.pattern.check_fits(call.outputs, call.arguments, self.hessian, self.who)
             return self.pattern
         expected = call.assemble([0] * (len(call.outputs) * len(call.arguments)))
-        rows, cols = entries_given(self.pattern, expected, call.outputs, call.arguments, self.who)
+        rows, cols = entries_of_pattern(
+            self.pattern, expected, call.outputs, call.arguments, self.who
+        )
         return self._pattern(call, rows, cols)
 
     def _pattern(self, call: _Differentiated, rows: np.ndarray, cols: np.ndarray) -> SparsePattern:

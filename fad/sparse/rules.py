@@ -181,7 +181,7 @@ def along_axis(
 
 
 def product(eqn: JaxEquation, sets: Sets, constants: Constants, width: int) -> list[Entries | None]:
-    """``dot_general``: elements of a row with those of a column; a known factor says which of them are 0."""
+    """``dot_general``: elements of a row with elements of a column; zeros of a known factor drop out."""
     ((contracted, batch),) = parameters(eqn)
     out = eqn.outvars[0].aval.shape
     parts = []

@@ -15,7 +15,7 @@ import numpy as np
 from fad.errors import ArgumentError, StructureError
 from fad.extend.types import PyTree
 from fad.sparse.coloring import Coloring, best_coloring
-from fad.sparse.given import Leaf, offsets, pairs_of
+from fad.sparse.matrix_entries import Leaf, offsets, pairs_of
 
 _VERSION = 1  # of the format of files
 
@@ -57,12 +57,13 @@ class SparsePattern:
         """The pattern of a matrix: of a derivative of one output by one argument, the first.
 
         Arguments:
-            matrix: an array, of which what is not 0 is an entry; a BCOO, a BCSR or a sparse array of SciPy.
-            out_ndim: how many of its dimensions are those of the output. The default is half.
-            symmetric: it is that of a Hessian.
+            matrix: an array, whose elements that are not 0 are entries; a BCOO, a BCSR or a sparse array
+                of SciPy.
+            out_ndim: how many of its dimensions belong to the output. The default is half.
+            symmetric: it is the pattern of a Hessian.
 
         Raises:
-            ArgumentError: it is no matrix; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
+            ArgumentError: it is not a matrix; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
 
         >>> import fad, fad.numpy as fnp, numpy as np
         >>> pattern = fad.SparsePattern.from_matrix(np.eye(3) + np.eye(3, k=1))
@@ -123,7 +124,7 @@ class SparsePattern:
         """Refuse to be the pattern of a derivative of other outputs and arguments.
 
         Raises:
-            StructureError: it is that of others.
+            StructureError: it is the pattern of other derivatives.
         """
         again = f"Find it with fad.sparse_pattern(f, ...{', hessian=True' * hessian})(*args)."
         if self._hessian != hessian:
@@ -177,7 +178,7 @@ class SparsePattern:
             The pattern; derivatives by it are the same to the last bit.
 
         Raises:
-            ArgumentError: it is no such file, or its colouring does not show its entries.
+            ArgumentError: it is not such a file, or its colouring does not show its entries.
             FileNotFoundError: there is none.
 
         >>> import fad, fad.numpy as fnp, tempfile

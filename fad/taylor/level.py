@@ -79,10 +79,12 @@ class JetLevel(RecordingLevel):
         return wrapped[0] if "single" in outs else wrapped
 
     def _by_own_rule(self, op: Operation, primals: list[Any], series: list[Any]) -> Outputs:
-        """By the jet rule of a Function, which takes and returns derivatives."""
-        given = [s and self.derivatives(s[: self.order]) for s in series]
-        outs, found = op.jet(primals, given, self.order)
-        pairs = zip(outs, found, strict=True)
+        """By the jet rule of the operation, which takes and returns derivatives."""
+        derivatives = [s and self.derivatives(s[: self.order]) for s in series]
+        out, pushed = op.jet(primals, derivatives, self.order)
+        if type(out) is not tuple:
+            return self.curve(out, self.coefficients(pushed or ()))
+        pairs = zip(out, pushed, strict=True)
         return tuple([self.curve(o, self.coefficients(s or ())) for o, s in pairs])
 
     def _by_chain_rule(self, op: Operation, primals: list[Any], series: list[Any]) -> Outputs:

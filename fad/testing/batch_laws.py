@@ -25,26 +25,26 @@ def combinations(count: int, every: bool) -> list[tuple[Dims, int]]:
 
     The first is the plainest; each of the next differs from it in one array.
     """
-    found: list[tuple[Dims, int]] = [((0,) * count, -1)]
+    choices: list[tuple[Dims, int]] = [((0,) * count, -1)]
     for k in range(count):
         for d in (None, -1) if count > 1 else (-1,):
-            found.append(((*[0] * k, d, *[0] * (count - k - 1)), k))
+            choices.append(((*[0] * k, d, *[0] * (count - k - 1)), k))
         if count > 2:
-            found.append(((*[None] * k, 0, *[None] * (count - k - 1)), k))
+            choices.append(((*[None] * k, 0, *[None] * (count - k - 1)), k))
     if every and count <= 3:
-        seen = {dims for dims, _ in found}
+        seen = {dims for dims, _ in choices}
         rest = itertools.product((0, None, -1), repeat=count)
-        found += [(d, -1) for d in rest if d not in seen and any(x is not None for x in d)]
-    return found
+        choices += [(d, -1) for d in rest if d not in seen and any(x is not None for x in d)]
+    return choices
 
 
 def lanes(case: Case, dims: Dims, size: int, seed: int = 3) -> list[np.ndarray]:
     """The arrays of a case with ``size`` lanes along ``dims``."""
     rng = np.random.default_rng(seed)
-    found = []
+    stacked = []
     for a, d in zip(case.arrays, dims, strict=True):
         if d is None:
-            found.append(a)
+            stacked.append(a)
             continue
         rows = [a]
         for k in range(1, max(size, 1)):
@@ -52,8 +52,8 @@ def lanes(case: Case, dims: Dims, size: int, seed: int = 3) -> list[np.ndarray]:
                 rows.append((a * (1.0 - 0.1 * k) + 0.05 * random_like(a, rng)).astype(a.dtype))
             else:
                 rows.append(a)
-        found.append(np.stack(rows[: max(size, 1)], d).take(range(size), d))
-    return found
+        stacked.append(np.stack(rows[: max(size, 1)], d).take(range(size), d))
+    return stacked
 
 
 def lane(arrays: Sequence[Any], dims: Dims, k: int) -> list[np.ndarray]:
@@ -62,10 +62,10 @@ def lane(arrays: Sequence[Any], dims: Dims, k: int) -> list[np.ndarray]:
 
 
 def _run(case: Case, arrays: Sequence[Any], dims: Dims, out_dims: int = 0) -> list[np.ndarray]:
-    given = [jnp.asarray(a) for a in arrays]
+    operands = [jnp.asarray(a) for a in arrays]
     return [
         bare(o)
-        for o in vmap(lambda *v: case.subject.call(v), in_dims=dims, out_dims=out_dims)(*given)
+        for o in vmap(lambda *v: case.subject.call(v), in_dims=dims, out_dims=out_dims)(*operands)
     ]
 
 
@@ -73,8 +73,8 @@ def _loop(case: Case, arrays: Sequence[Any], dims: Dims, size: int) -> list[np.n
     """What vmap must give, lane by lane."""
     rows = []
     for k in range(size):
-        given = [jnp.asarray(a) for a in lane(arrays, dims, k)]
-        rows.append([bare(o) for o in case.subject.call(given)])
+        operands = [jnp.asarray(a) for a in lane(arrays, dims, k)]
+        rows.append([bare(o) for o in case.subject.call(operands)])
     if not rows:
         return [np.zeros((0, *o.shape), o.dtype) for o in case.outs]
     return [np.stack(column) for column in zip(*rows, strict=True)]
@@ -89,20 +89,20 @@ def batched(case: Case) -> Violations:
     s = case.subject
     if not case.arrays:
         raise NotChecked("no argument is an array")
-    own = s.has("vmap")
-    for number, (dims, at) in enumerate(combinations(len(case.arrays), own)):
-        for size in (3, 1, 0) if own or number == 0 else (3,):
-            if size == 0 and number > 0 and not own:
+    by_rule = s.has("vmap")
+    for number, (dims, at) in enumerate(combinations(len(case.arrays), by_rule)):
+        for size in (3, 1, 0) if by_rule or number == 0 else (3,):
+            if size == 0 and number > 0 and not by_rule:
                 continue
             how = f"in_dims={dims if len(dims) > 1 else dims[0]}, batch size {size}"
             arrays = lanes(case, dims, size)
             try:
                 got = _run(case, arrays, dims)
-            except Exception as error:  # whatever a rule raises breaks the law
-                found = s.judge("vmap", error, f"{case}; {how}")
-                rule = s.rule("vmap") if found.rule == "apply" else found.rule
-                argument = found.argument or _named(case, at, dims)
-                yield Violation("vmap", s.name, rule, argument, found.what, case=f"{case}; {how}")
+            except Exception as error:  # any error of a rule breaks the law
+                broken = s.judge("vmap", error, f"{case}; {how}")
+                rule = s.rule("vmap") if broken.rule == "apply" else broken.rule
+                argument = broken.argument or _named(case, at, dims)
+                yield Violation("vmap", s.name, rule, argument, broken.what, case=f"{case}; {how}")
                 return
             want = _loop(case, arrays, dims, size)
             for k, (g, w) in enumerate(zip(got, want, strict=True)):
@@ -157,11 +157,11 @@ def nested(case: Case) -> Violations:
 
 def _dims_for_derivatives(case: Case) -> list[Dims]:
     count = len(case.arrays)
-    found: list[Dims] = [(0,) * count]
+    choices: list[Dims] = [(0,) * count]
     if count > 1:
-        found.append((0, *[None] * (count - 1)))
-        found.append((*[None] * (count - 1), -1))
-    return found
+        choices.append((0, *[None] * (count - 1)))
+        choices.append((*[None] * (count - 1), -1))
+    return choices
 
 
 def _cotangents(case: Case) -> list[np.ndarray]:
@@ -171,11 +171,11 @@ def _cotangents(case: Case) -> list[np.ndarray]:
 
 def _lane_case(case: Case, arrays: Sequence[Any], dims: Dims, k: int) -> Case:
     """Lane ``k`` as a case with the same directions."""
-    found: Case = Case.__new__(Case)
-    found.__dict__.update(case.__dict__)
-    found.arrays = lane(arrays, dims, k)
-    found.xs = [found.arrays[i] for i in case.differentiable]
-    return found
+    of_lane: Case = Case.__new__(Case)
+    of_lane.__dict__.update(case.__dict__)
+    of_lane.arrays = lane(arrays, dims, k)
+    of_lane.xs = [of_lane.arrays[i] for i in case.differentiable]
+    return of_lane
 
 
 def _compare_lanes(
@@ -190,12 +190,12 @@ def _compare_lanes(
 
 
 def _alone(
-    case: Case, given: Sequence[Any], call: Callable[[list[Any]], Sequence[Any]]
+    case: Case, operands: Sequence[Any], call: Callable[[list[Any]], Sequence[Any]]
 ) -> Callable[..., list[Any]]:
     """``call`` as a function of the arrays that are differentiated, to outputs with a derivative."""
 
     def f(*xs: Any) -> list[Any]:
-        full = list(given)
+        full = list(operands)
         for k, x in zip(case.differentiable, xs, strict=True):
             full[k] = x
         outs = call(full)
@@ -204,10 +204,10 @@ def _alone(
     return f
 
 
-def _vmapped(case: Case, given: Sequence[Any], dims: Dims) -> Callable[..., list[Any]]:
+def _vmapped(case: Case, operands: Sequence[Any], dims: Dims) -> Callable[..., list[Any]]:
     """vmap of the call, as a function of the arrays that are differentiated."""
     mapped = vmap(lambda *v: case.subject.call(v), in_dims=dims)
-    return _alone(case, given, lambda full: mapped(*full))
+    return _alone(case, operands, lambda full: mapped(*full))
 
 
 def vmap_of_vjp(case: Case) -> Violations:
@@ -217,9 +217,9 @@ def vmap_of_vjp(case: Case) -> Violations:
     for dims in _dims_for_derivatives(case):
         arrays = lanes(case, dims, SIZE)
 
-        def run(ws: Any, *given: Any) -> Any:
-            f = _alone(case, given, s.call)
-            return vjp(f, *[given[k] for k in case.differentiable])[1](ws)
+        def run(ws: Any, *operands: Any) -> Any:
+            f = _alone(case, operands, s.call)
+            return vjp(f, *[operands[k] for k in case.differentiable])[1](ws)
 
         mapped = vmap(run, in_dims=(0, *dims))
         got = bare(mapped([jnp.asarray(w) for w in ws], *[jnp.asarray(a) for a in arrays]))
@@ -239,9 +239,9 @@ def vmap_of_jvp(case: Case) -> Violations:
     for dims in _dims_for_derivatives(case):
         arrays = lanes(case, dims, SIZE)
 
-        def run(vs: Any, *given: Any) -> Any:
-            f = _alone(case, given, s.call)
-            return jvp(f, tuple([given[k] for k in case.differentiable]), tuple(vs))[1]
+        def run(vs: Any, *operands: Any) -> Any:
+            f = _alone(case, operands, s.call)
+            return jvp(f, tuple([operands[k] for k in case.differentiable]), tuple(vs))[1]
 
         mapped = vmap(run, in_dims=(0, *dims))
         got = bare(mapped([jnp.asarray(v) for v in vs], *[jnp.asarray(a) for a in arrays]))
@@ -258,11 +258,11 @@ def vjp_of_vmap(case: Case) -> Violations:
     s, ws = case.subject, _cotangents(case)
     for dims in _dims_for_derivatives(case):
         arrays = lanes(case, dims, SIZE)
-        given = [jnp.asarray(a) for a in arrays]
-        f = _vmapped(case, given, dims)
+        operands = [jnp.asarray(a) for a in arrays]
+        f = _vmapped(case, operands, dims)
 
         got = bare(
-            vjp(f, *[given[k] for k in case.differentiable])[1]([jnp.asarray(w) for w in ws])
+            vjp(f, *[operands[k] for k in case.differentiable])[1]([jnp.asarray(w) for w in ws])
         )
         rows = [_lane_case(case, arrays, dims, k).pull([w[k] for w in ws]) for k in range(SIZE)]
         want = []
@@ -282,11 +282,11 @@ def jvp_of_vmap(case: Case) -> Violations:
     rng = np.random.default_rng(case.seed + 7)
     for dims in _dims_for_derivatives(case):
         arrays = lanes(case, dims, SIZE)
-        given = [jnp.asarray(a) for a in arrays]
+        operands = [jnp.asarray(a) for a in arrays]
         vs = [random_like(arrays[k], rng) for k in case.differentiable]
-        f = _vmapped(case, given, dims)
+        f = _vmapped(case, operands, dims)
 
-        xs = tuple([given[k] for k in case.differentiable])
+        xs = tuple([operands[k] for k in case.differentiable])
         got = bare(jvp(f, xs, tuple([jnp.asarray(v) for v in vs]))[1])
         differentiable = tuple([dims[k] for k in case.differentiable])
         rows = [

@@ -164,18 +164,18 @@ class Subject:
 
     def blame(self, error: BaseException) -> str:
         """The rule in which an error was raised; "forward" if none is on the traceback."""
-        found = "apply"
+        rule = "apply"
         if self.cls is None:
-            return found
+            return rule
         codes = {}
         for name in RULES:
             body = inspect.unwrap(getattr(self.cls, name, None) or (lambda: None))
             codes[getattr(body, "__code__", None)] = name
         trace = error.__traceback__
         while trace is not None:
-            found = codes.get(trace.tb_frame.f_code, found)
+            rule = codes.get(trace.tb_frame.f_code, rule)
             trace = trace.tb_next
-        return found
+        return rule
 
     def judge(self, law: str, error: Exception, case: str) -> Violation:
         """What an exception inside of a law means.
@@ -232,11 +232,11 @@ def _names(
     except (TypeError, ValueError):  # not written in Python
         pass
     positional += [str(k) for k in range(len(positional), len(args))]
-    found, _ = tree_util.tree_flatten_with_path(
+    leaves, _ = tree_util.tree_flatten_with_path(
         (tuple(args), dict(kwargs)), is_leaf=lambda x: isinstance(x, Tensor)
     )
     names = []
-    for path, _ in found:
+    for path, _ in leaves:
         key = path[1]
         if isinstance(key, tree_util.SequenceKey):
             first = positional[key.idx]
@@ -271,11 +271,11 @@ class Case:
             k for k, a in enumerate(self.arrays) if jnp.issubdtype(a.dtype, jnp.inexact)
         ]
         self.xs = [self.arrays[k] for k in self.differentiable]
-        given = [
+        operands = [
             tensor(a, requires_grad=True) if jnp.issubdtype(a.dtype, jnp.inexact) else tensor(a)
             for a in self.arrays
         ]
-        outs = subject.call(given)
+        outs = subject.call(operands)
         self.outs = [np.asarray(o.detach().array if isinstance(o, Tensor) else o) for o in outs]
         self.differentiable_outs = [
             k for k, o in enumerate(outs) if isinstance(o, Tensor) and o.requires_grad
@@ -329,22 +329,22 @@ class Case:
         at = range(len(self.xs)) if wanted is None else wanted
 
         def g(*xs: Any) -> list[Any]:
-            given: list[Any] = [jnp.asarray(x) for x in self.xs]
+            operands: list[Any] = [jnp.asarray(x) for x in self.xs]
             for i, x in zip(at, xs, strict=True):
-                given[i] = x
-            return self.f(*given)
+                operands[i] = x
+            return self.f(*operands)
 
         _, pull = vjp(g, *[jnp.asarray(self.xs[i]) for i in at])
         return [bare(x) for x in pull([None if w is None else jnp.asarray(w) for w in ws])]
 
     def push(self, vs: Sequence[Any]) -> list[np.ndarray]:
         """Tangents of the outputs, for the tangents ``vs`` (None is zero)."""
-        given = tuple([jnp.asarray(x) for x in self.xs])
+        primals = tuple([jnp.asarray(x) for x in self.xs])
         tangents = tuple([None if v is None else jnp.asarray(v) for v in vs])
-        return [bare(t) for t in jvp(self.f, given, tangents)[1]]
+        return [bare(t) for t in jvp(self.f, primals, tangents)[1]]
 
     def alone(self, i: int) -> list[Any]:
-        """The tangents with that of input ``i`` only."""
+        """The tangent of input ``i``; None for all others."""
         return [v if j == i else None for j, v in enumerate(self.vs)]
 
     def differs(self, got: Any, expected: Any, tolerance: float | None = None) -> bool:
@@ -353,11 +353,11 @@ class Case:
         return difference(got, expected, t, t) is not None
 
 
-def like(shapes: Sequence[Any], found: list[Any]) -> list[Any]:
-    """``found``, whose shapes must be those of ``shapes``, or there are no finite differences."""
-    if [x.shape for x in found] != [x.shape for x in shapes]:
+def like(shapes: Sequence[Any], values: list[Any]) -> list[Any]:
+    """``values``, if they have the shapes of ``shapes``: without that there are no finite differences."""
+    if [x.shape for x in values] != [x.shape for x in shapes]:
         raise NotChecked("the shapes of the outputs change with the values of the arguments")
-    return found
+    return values
 
 
 # Watching the calls of rules
@@ -451,17 +451,17 @@ def containers(args: Any, kwargs: Any) -> str:
 
 
 def _tensors(args: Any, kwargs: Any, rule: str) -> list[tuple[Any, Any, int, str]]:
-    given = list(args)
-    found = []
+    positional = list(args)
+    tensors = []
     if rule in ("vjp", "backward", "jvp", "jet"):
-        for k, x in enumerate(given[0].saved_tensors):
+        for k, x in enumerate(positional[0].saved_tensors):
             if isinstance(x, Tensor):
-                found.append((x, x.value, x.version, f"saved tensor {k}"))
-        given = given[1:]
+                tensors.append((x, x.value, x.version, f"saved tensor {k}"))
+        positional = positional[1:]
     leaves, _ = tree_util.tree_flatten_with_path(
-        (given, kwargs), is_leaf=lambda x: isinstance(x, Tensor)
+        (positional, kwargs), is_leaf=lambda x: isinstance(x, Tensor)
     )
     for path, x in leaves:
         if isinstance(x, Tensor):
-            found.append((x, x.value, x.version, tree_util.keystr(path[1:])))
-    return found
+            tensors.append((x, x.value, x.version, tree_util.keystr(path[1:])))
+    return tensors

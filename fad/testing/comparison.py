@@ -86,6 +86,6 @@ def assert_close(actual: Any, expected: Any, rtol: float = 1e-4, atol: float = 1
 
     >>> assert_close({"a": np.float32(1.0)}, {"a": np.float32(1.0)})
     """
-    found = difference(actual, expected, rtol, atol)
-    if found is not None:
-        raise AssertionError(found)
+    text = difference(actual, expected, rtol, atol)
+    if text is not None:
+        raise AssertionError(text)

@@ -1,7 +1,7 @@
 """Derivatives from values alone: central differences, and complex steps.
 
 Functions here take a list of NumPy arrays to a list of NumPy arrays. Complex numbers count as pairs
-of real ones: the derivative along ``v`` is that of ``t -> f(x + t v)`` for real ``t``.
+of real ones: the derivative along ``v`` is the derivative of ``t -> f(x + t v)`` for real ``t``.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def coordinates(x: np.ndarray) -> list[np.ndarray]:
     >>> [d.tolist() for d in coordinates(np.zeros(1, complex))]
     [[(1+0j)], [1j]]
     """
-    found = []
+    directions = []
     for k in range(x.size):
         for unit in (1.0, 1j) if np.iscomplexobj(x) else (1.0,):
             d = np.zeros(x.shape, x.dtype)
             d.flat[k] = unit
-            found.append(d)
-    return found
+            directions.append(d)
+    return directions
 
 
 def real_coordinates(x: np.ndarray) -> np.ndarray:

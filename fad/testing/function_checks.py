@@ -256,42 +256,42 @@ def _doubled(a: np.ndarray) -> np.ndarray:
 
 def _marks_dirty(subject: Subject, arrays: Sequence[np.ndarray]) -> bool:
     """Whether a call changes Tensors that it is given."""
-    given = [laws.tensor(a) for a in arrays]
-    subject.call(given)
-    return any(t.version > 0 for t in given)
+    operands = [laws.tensor(a) for a in arrays]
+    subject.call(operands)
+    return any(t.version > 0 for t in operands)
 
 
 def _check_law(law: Law, case: Case, report: Report) -> None:
     broken = {v.law for v in report.violations}
-    found: list[Violation] = []
+    violations: list[Violation] = []
     cause = next((name for name in law.after if name in broken), None)
     if cause is not None:
         report.not_checked[law.name] = f"it makes no sense while {cause!r} is broken"
         return
     try:
-        found = _violations(law, case)
+        violations = _violations(law, case)
     except NotChecked as reason:
         report.not_checked[law.name] = str(reason)
         return
-    known = {v.key for v in report.violations}
+    reported = {v.key for v in report.violations}
     same_fault = {(v.rule, v.what) for v in report.violations}
-    fresh = [v for v in found if v.key not in known and (v.rule, v.what) not in same_fault]
+    fresh = [v for v in violations if v.key not in reported and (v.rule, v.what) not in same_fault]
     report.violations.extend(fresh)
-    if not found:
+    if not violations:
         report.passed.append(law.name)
 
 
 def _violations(law: Law, case: Case) -> list[Violation]:
     """What a law finds; an exception inside is a violation too."""
-    found: list[Violation] = []
+    violations: list[Violation] = []
     try:
-        found.extend(law.check(case))
+        violations.extend(law.check(case))
     except NotChecked:
-        if not found:
+        if not violations:
             raise
-    except Exception as error:  # whatever a rule raises breaks the law
-        found.append(case.subject.judge(law.name, error, str(case)))
-    return found
+    except Exception as error:  # any error of a rule breaks the law
+        violations.append(case.subject.judge(law.name, error, str(case)))
+    return violations
 
 
 TRIES = 6
@@ -308,10 +308,10 @@ def _smallest(violation: Violation, table: Sequence[Law], case: Case) -> Violati
         except Exception:  # forward, which may raise anything, does not take these
             continue
         try:
-            found = _violations(law, smaller)
+            violations = _violations(law, smaller)
         except NotChecked:
             continue
-        same = [v for v in found if v.key == violation.key]
+        same = [v for v in violations if v.key == violation.key]
         if same:
             return same[0]
     return violation
@@ -319,17 +319,17 @@ def _smallest(violation: Violation, table: Sequence[Law], case: Case) -> Violati
 
 def _smaller(arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """Smaller arrays, the smallest first: no dimensions; dimensions of 1; of 2; simpler numbers."""
-    found = []
+    choices = []
     simple = [_rounded(a) for a in arrays]
-    if any(a.dtype.kind in "iu" for a in arrays):  # they may be positions in the others
+    if any(a.dtype.kind in "iu" for a in arrays):  # they may be positions in other arrays
         return [simple]
     if any(a.ndim for a in arrays) and all(a.size for a in arrays):
-        found.append([a.reshape(-1)[0] for a in simple])
+        choices.append([a.reshape(-1)[0] for a in simple])
     for limit in (1, 2):
         if any(n > limit for a in arrays for n in a.shape):
-            found.append([a[tuple([slice(0, limit)] * a.ndim)] for a in simple])
-    found.append(simple)
-    return found
+            choices.append([a[tuple([slice(0, limit)] * a.ndim)] for a in simple])
+    choices.append(simple)
+    return choices
 
 
 def _rounded(a: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ def gradcheck(
         raise_exception: False returns False instead of raising.
         nondet_tol: by how much two backward passes over the same graph may differ.
         check_undefined_grad: whether a cotangent of None means zeros, for each of several outputs.
-        check_grad_dtypes: whether gradients have the dtype of their input, and tangents that of
+        check_grad_dtypes: whether gradients have the dtype of their input, and tangents the dtype of
             their output.
         check_batched_grad: whether ``vmap`` over cotangents is a loop over them.
         check_batched_forward_grad: whether ``vmap`` over tangents is a loop over them.
@@ -228,8 +228,8 @@ def _check_backward(problem: Problem, t: _Tolerance, dtypes: bool) -> None:
                     f"the gradient of output {k} with respect to input {i} has dtype {g.dtype}, "
                     f"expected that of the input: {x.dtype}"
                 )
-        found = zip(values, grads, strict=True)
-        return [np.zeros_like(x) if g is None else bare(g.detach()) for x, g in found]
+        pairs = zip(values, grads, strict=True)
+        return [np.zeros_like(x) if g is None else bare(g.detach()) for x, g in pairs]
 
     rng = np.random.default_rng(0)
     bare_outs = [bare(outs[k].detach()) for k in differentiable]
@@ -264,8 +264,8 @@ def _check_forward(problem: Problem, t: _Tolerance, dtypes: bool) -> None:
 
     def push(i: int, v: np.ndarray) -> list[np.ndarray]:
         tangents = [jnp.asarray(v) if j == i else None for j in range(len(values))]
-        given = [jnp.asarray(x) for x in values]
-        outs, out_t = jvp(lambda *xs: problem.call(xs), tuple(given), tuple(tangents))
+        primals = [jnp.asarray(x) for x in values]
+        outs, out_t = jvp(lambda *xs: problem.call(xs), tuple(primals), tuple(tangents))
         for k, (o, d) in enumerate(zip(outs, out_t, strict=True)):
             if dtypes and o.dtype != d.dtype:
                 raise GradcheckError(
@@ -328,18 +328,18 @@ def _check_batched(problem: Problem, t: _Tolerance, reverse: bool) -> None:
         outs, pull = vjp(lambda *xs: problem.call(xs), *values)
         if not outs:
             return
-        given = draw(outs)
+        directions = draw(outs)
         run = lambda *w: pull(list(w))  # noqa: E731
         what, of = "gradient", "vmap over cotangents"
     else:
-        given = draw(values)
+        directions = draw(values)
         run = lambda *v: jvp(lambda *xs: problem.call(xs), tuple(values), v)[1]  # noqa: E731
         what, of = "tangent", "vmap over tangents"
     try:
-        batched = vmap(run)(*given)
+        batched = vmap(run)(*directions)
     except FadError as error:
         raise GradcheckError(f"the batched {what} ({of}) raised: {error}") from error
-    loop = [run(*[g[lane] for g in given]) for lane in range(2)]
+    loop = [run(*[g[lane] for g in directions]) for lane in range(2)]
     for k, b in enumerate(batched):
         stacked = np.stack([bare(x[k]) for x in loop])
         if not t.agree(stacked, bare(b)).all():
@@ -378,13 +378,13 @@ def gradgradcheck(
         check_fwd_over_rev: differentiate the gradients in forward mode.
         check_rev_over_rev: differentiate the gradients in reverse mode.
 
-    The other arguments are those of `gradcheck`, for the gradients.
+    For the other arguments see `gradcheck`: they are about the gradients.
 
     Returns:
         True if all is right, False if not and ``raise_exception`` is False.
 
     Raises:
-        GradcheckError: a second derivative is wrong. Inputs beyond those of ``func`` are cotangents.
+        GradcheckError: a second derivative is wrong. Inputs after the inputs of ``func`` are cotangents.
 
     Source: ``torch.autograd.gradgradcheck``.
 
@@ -414,13 +414,13 @@ def gradgradcheck(
         names = [problem.names[k] or "itself" for k in problem.checked]
         names += [f"cotangent of output {k}" for k in differentiable]
 
-        def gradients(*given: Any) -> Any:
+        def gradients(*operands: Any) -> Any:
             def inner_call(*xs: Any) -> Any:
-                found = problem.call(xs)
-                return [found[k] for k in differentiable]
+                outs = problem.call(xs)
+                return [outs[k] for k in differentiable]
 
-            _, pull = vjp(inner_call, *given[:count])
-            return pull(list(given[count:]))
+            _, pull = vjp(inner_call, *operands[:count])
+            return pull(list(operands[count:]))
 
         try:
             return gradcheck(

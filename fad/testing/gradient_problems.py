@@ -45,11 +45,11 @@ class Problem:
             leaves[k] = x
         inputs = extend.unflatten(self.structure, leaves)
         out = self.func(*inputs) if self.spread else self.func(inputs)
-        found = [
+        arrays = [
             o for o in extend.flatten(out)[0] if isinstance(o, (Tensor, jax.Array, np.ndarray))
         ]
-        found = [o for o in found if jnp.issubdtype(o.dtype, jnp.inexact)]
-        avals = [(tuple(o.shape), o.dtype) for o in found]
+        arrays = [o for o in arrays if jnp.issubdtype(o.dtype, jnp.inexact)]
+        avals = [(tuple(o.shape), o.dtype) for o in arrays]
         if self.avals is None:
             self.avals = avals
         if avals != self.avals:
@@ -58,7 +58,7 @@ class Problem:
                 f"perturbed inputs and {self.avals} before: a derivative is not defined where they "
                 "depend on values"
             )
-        return found
+        return arrays
 
     def numbers(self, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """`call` from arrays to arrays; the function gets Tensors that require grad, as in PyTorch."""

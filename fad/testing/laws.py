@@ -75,19 +75,19 @@ def deterministic(case: Case) -> Violations:
                 yield violation(case, "deterministic", rule, "", what, b, a)
                 return
 
-    found = list(twice("forward", lambda: [bare(o) for o in s.call(case.merged(case.xs))]))
-    if not found and case.xs and case.ys:
+    violations = list(twice("forward", lambda: [bare(o) for o in s.call(case.merged(case.xs))]))
+    if not violations and case.xs and case.ys:
         if s.has("vjp") or s.cls is None:
-            found += twice(s.rule("vjp"), lambda: case.pull(case.ws))
+            violations += twice(s.rule("vjp"), lambda: case.pull(case.ws))
         if s.has("jvp"):
-            found += twice("jvp", lambda: case.push(case.vs))
-    yield from found
+            violations += twice("jvp", lambda: case.push(case.vs))
+    yield from violations
 
 
 def no_mutation(case: Case) -> Violations:
     """No body changes what it is given, except for inputs that it marks dirty."""
-    found = list(_mutations(case, watched_calls(case, rules=False)))
-    yield from found or _mutations(case, watched_calls(case))
+    violations = list(_mutations(case, watched_calls(case, rules=False)))
+    yield from violations or _mutations(case, watched_calls(case))
 
 
 def _mutations(case: Case, calls: Sequence[RuleCall]) -> Violations:
@@ -105,10 +105,10 @@ def _mutations(case: Case, calls: Sequence[RuleCall]) -> Violations:
                 )
                 name = _argument_at(names, path, s.cls._signature.combined)
                 yield violation(case, "no mutation", "forward", name, what, x, value)
-            given = containers(call.args, call.kwargs)
-            if call.containers != given:
+            now = containers(call.args, call.kwargs)
+            if call.containers != now:
                 what = "forward changes a list or dict that it is given"
-                yield violation(case, "no mutation", "forward", "", what, given, call.containers)
+                yield violation(case, "no mutation", "forward", "", what, now, call.containers)
         else:
             changed = call.changed()
             if changed:
@@ -163,7 +163,7 @@ def primal(case: Case) -> Violations:
 
 
 def dtype(case: Case) -> Violations:
-    """Gradients have the precision of their inputs, tangents that of their outputs."""
+    """Gradients have the precision of their inputs, tangents the precision of their outputs."""
     s = case.subject
     for call in watched_calls(case) if s.cls is not None else ():
         if call.rule in ("vjp", "backward"):
@@ -183,13 +183,13 @@ def dtype(case: Case) -> Violations:
 def _drift(
     case: Case, call: RuleCall, primals: Sequence[np.ndarray], names: list[str]
 ) -> Violations:
-    found = returned(call)
-    if len(found) != len(primals):  # some are None: which is which is not known here
+    directions = returned(call)
+    if len(directions) != len(primals):  # some are None, and which ones is not known here
         if len({p.dtype for p in primals}) != 1:
             return
-        primals = [primals[0]] * len(found)
-        names = [""] * len(found)
-    for x, p, name in zip(found, primals, names, strict=True):
+        primals = [primals[0]] * len(directions)
+        names = [""] * len(directions)
+    for x, p, name in zip(directions, primals, names, strict=True):
         if getattr(x, "weak_type", False):
             continue
         if jnp.finfo(x.dtype).bits != jnp.finfo(p.dtype).bits:
@@ -360,8 +360,8 @@ def masks(case: Case) -> Violations:
         return
     zeros = [np.zeros_like(x) for x in case.xs]
     for i in range(count):
-        given = [case.vs[j] if j == i else zeros[j] for j in range(count)]
-        for got, want in zip(case.push(case.alone(i)), case.push(given), strict=True):
+        tangents = [case.vs[j] if j == i else zeros[j] for j in range(count)]
+        for got, want in zip(case.push(case.alone(i)), case.push(tangents), strict=True):
             if case.differs(got, want):
                 what = "the tangent changes where the others are None instead of zeros"
                 how = f"tangent {shown(case.vs[i])}"

@@ -52,7 +52,7 @@ def check_operation(
 
     Raises:
         OperationError: a rule is wrong; the message says in which transform.
-        TypeError: ``op`` is no operation.
+        TypeError: ``op`` is not an operation.
 
     >>> import fad, jax.numpy as jnp
     >>> @fad.extend.operation(jvp=lambda p, t: (p[0] ** 2, p[0] * t[0]))
@@ -68,10 +68,10 @@ def check_operation(
     plain = operation(op.__wrapped__)
     for name, run in _ways(args, np.random.default_rng(seed)):
         got, expected = (run(lambda *a, f=f: f(*a, **static)) for f in (op, plain))
-        found = difference(got, expected, rtol, atol)
-        if found is not None:
+        text = difference(got, expected, rtol, atol)
+        if text is not None:
             called = getattr(op, "__name__", "an operation")
-            raise OperationError(f"{called} under {name}: {found}")
+            raise OperationError(f"{called} under {name}: {text}")
 
 
 def _ways(
@@ -184,7 +184,7 @@ def _vjp_of_lanes(
 def _batched(
     args: tuple[Any, ...], chosen: list[int], last: bool, draw: np.random.Generator
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Arguments of which the chosen ones have three lanes, and where those are."""
+    """The arguments, the chosen ones with three lanes, and where the lanes of each are."""
     full: list[Any] = []
     dims: list[Any] = []
     for k, a in enumerate(args):

@@ -42,10 +42,10 @@ def _pulled(case: Case) -> Fn:
     """Gradients, as a function of inputs and cotangents."""
     count = len(case.xs)
 
-    def run(given: list[Any]) -> list[Any]:
-        outs, pull = vjp(case.f, *given[:count])
+    def run(operands: list[Any]) -> list[Any]:
+        outs, pull = vjp(case.f, *operands[:count])
         like(case.ys, outs)
-        return list(pull(list(given[count:])))
+        return list(pull(list(operands[count:])))
 
     return run
 
@@ -53,7 +53,7 @@ def _pulled(case: Case) -> Fn:
 def _pushed(case: Case) -> Fn:
     """Tangents, as a function of inputs and tangents."""
     count = len(case.xs)
-    return lambda given: list(jvp(case.f, tuple(given[:count]), tuple(given[count:]))[1])
+    return lambda operands: list(jvp(case.f, tuple(operands[:count]), tuple(operands[count:]))[1])
 
 
 def _check_derivative(
@@ -113,7 +113,7 @@ def second_order(case: Case) -> Violations:
         for outer in ("vjp", "jvp"):
             try:
                 wrong = _check_derivative(case, g, at, outer)
-            except Exception as error:  # whatever a rule raises breaks the law, if it applies
+            except Exception as error:  # any error of a rule breaks the law, if it applies
                 try:
                     yield s.judge("second order", error, str(case))
                 except NotChecked as reason:
@@ -153,12 +153,12 @@ def _lost(case: Case) -> tuple[str, str] | None:
             return None
         finally:
             s.apply = apply
-        found: dict[str, Any] = {}
+        on_ctx: dict[str, Any] = {}
         for call in log:
             if call.rule == rule:
                 for name, (tracked, value) in _kept(call).items():
-                    found[name] = tracked or found.get(name, (False,))[0], value
-        seen.append(found)
+                    on_ctx[name] = tracked or on_ctx.get(name, (False,))[0], value
+        seen.append(on_ctx)
     for name, (tracked, value) in seen[0].items():
         other = seen[1].get(name, (True, None))
         if tracked or other[0] or value is None or other[1] is None:
@@ -174,9 +174,9 @@ def _lost(case: Case) -> tuple[str, str] | None:
 
 def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
     """What is on a context besides inputs and outputs: if a derivative flows through it, and its value."""
-    found: dict[str, tuple[bool, Any]] = {}
-    ctx, given = call.ctx, extend.flatten((call.args[1:], call.kwargs, call.returned))[0]
-    known = {id(x) for x in given}
+    kept: dict[str, tuple[bool, Any]] = {}
+    ctx, passed = call.ctx, extend.flatten((call.args[1:], call.kwargs, call.returned))[0]
+    passed_ids = {id(x) for x in passed}
     everything = {
         "saved_tensors": ctx.saved_tensors,
         "saved_data": ctx.saved_data,
@@ -186,7 +186,7 @@ def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
         everything, is_leaf=lambda x: isinstance(x, Tensor)
     )
     for path, x in leaves:
-        if id(x) in known:
+        if id(x) in passed_ids:
             continue
         name = jax.tree_util.keystr(path).removeprefix("['").replace("']", "", 1)
         if isinstance(x, Tensor):
@@ -197,8 +197,8 @@ def _kept(call: RuleCall) -> dict[str, tuple[bool, Any]]:
         else:
             continue
         if value is not None and jnp.issubdtype(value.dtype, jnp.inexact):
-            found[name] = tracked, value
-    return found
+            kept[name] = tracked, value
+    return kept
 
 
 def along_curves(case: Case) -> Violations:
@@ -219,8 +219,8 @@ def along_curves(case: Case) -> Violations:
     for order in (1, 2, 3):
         f = _velocity(f)
         rows.append([bare(y) for y in f([jnp.zeros(())])])
-        found = jet(case.f, tuple(xs), tuple([s[:order] for s in series]))[1]
-        for k, terms in enumerate(found):
+        pushed = jet(case.f, tuple(xs), tuple([s[:order] for s in series]))[1]
+        for k, terms in enumerate(pushed):
             for n, (got, row) in enumerate(zip(terms, rows, strict=True), 1):
                 if case.differs(bare(got), row[k], case.precision.coarse):
                     what = f"derivative {n} of output {k}, of {order}, differs from nested jvp"
@@ -250,7 +250,7 @@ def higher_orders(case: Case, order: int) -> Violations:
                     if names[-1] == "vmap"
                     else _check_derivative(case, f, case.xs, names[-1])
                 )
-            except Exception as error:  # whatever a rule raises breaks the law
+            except Exception as error:  # any error of a rule breaks the law
                 yield s.judge(f"order {length}", error, f"{case}; {' of '.join(reversed(names))}")
                 return
             if wrong is not None:
@@ -424,10 +424,10 @@ def missing_sums(case: Case) -> Iterator[str]:
         variants = _accepted(case, _narrowed(case), [o.shape for o in case.outs])
     for label, other in (("", case), *variants):
         for call in watched_calls(other):
-            found = returned(call) if call.rule == s.rule("vjp") else []
-            if len(found) != len(other.xs):  # some are None: which is which is not known here
+            grads = returned(call) if call.rule == s.rule("vjp") else []
+            if len(grads) != len(other.xs):  # some are None, and which ones is not known here
                 continue
-            for i, (g, x) in enumerate(zip(found, other.xs, strict=True)):
+            for i, (g, x) in enumerate(zip(grads, other.xs, strict=True)):
                 if tuple(g.shape) != x.shape:
                     where = f", in a call of the check with {label}" if label else ""
                     yield (
@@ -465,19 +465,19 @@ def _in_variants(
         checked += 1
         for check in (none_gradients, pullback, pushforward):
             try:
-                found = next(iter(check(other)), None)
+                broken = next(iter(check(other)), None)
             except NotChecked:
                 continue
-            except Exception as error:  # whatever a rule raises breaks the law, if it applies
+            except Exception as error:  # any error of a rule breaks the law, if it applies
                 try:
-                    found = s.judge(law, error, f"{other}; {label}")
+                    broken = s.judge(law, error, f"{other}; {label}")
                 except NotChecked:
                     continue
-            if found is not None:
-                what = f"with {label}: {found.what}"
+            if broken is not None:
+                what = f"with {label}: {broken.what}"
                 yield Violation(
-                    law, s.name, found.rule, found.argument, what, found.got, found.expected,
-                    found.case,
+                    law, s.name, broken.rule, broken.argument, what, broken.got, broken.expected,
+                    broken.case,
                 )  # fmt: skip
                 return
     if not checked:

@@ -69,5 +69,5 @@ def function_tests(
     return test
 
 
-def _is_order(found: str, law: str) -> bool:
-    return law == "higher orders" and found.startswith("order ")
+def _is_order(what: str, law: str) -> bool:
+    return law == "higher orders" and what.startswith("order ")

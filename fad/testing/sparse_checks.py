@@ -146,7 +146,7 @@ class _Dense:
 
 
 def offsets(leaves: Sequence[Leaf]) -> list[int]:
-    """Where the elements of each array begin among those of all, and where the last ends."""
+    """Where the elements of each array begin among the elements of all, and where the last array ends."""
     sizes = [math.prod(shape) for _, shape in leaves]
     return [0, *np.cumsum(sizes, dtype=int).tolist()]
 

@@ -40,12 +40,12 @@ def broadcasting_shapes(
     ((0,), ())
     """
     whole = draw(shapes(max_dims, max_side))
-    found = []
+    narrowed = []
     for _ in range(count):
         start = draw(st.integers(0, len(whole)))
         thin = draw(st.lists(st.booleans(), min_size=len(whole), max_size=len(whole)))
-        found.append(tuple([1 if t else n for n, t in zip(whole, thin, strict=True)])[start:])
-    return tuple(found)
+        narrowed.append(tuple([1 if t else n for n, t in zip(whole, thin, strict=True)])[start:])
+    return tuple(narrowed)
 
 
 @st.composite

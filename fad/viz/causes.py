@@ -205,20 +205,20 @@ def why(f: Callable[..., PyTree]) -> Callable[..., Why]:
 
     The function is run once, operation by operation: what `fad.jit` or `checkpoint` would compile, and loops
     and branches of `fad.lax`, run as Python. Then a backward pass is made node by node. It takes the time of
-    a debugger, not that of training.
+    a debugger, not of a training step.
 
     Arguments:
         f: the function that is differentiated: not its gradient, but what `fad.grad` is called with. It may
             have transforms inside, and be one; its result is any pytree. Where that is not one real number,
-            derivatives are those of a sum of its elements with weights.
+            a weighted sum of its elements is differentiated.
 
     Returns:
         A function with f's arguments that returns a `fad.viz.Why`. Every floating array or number in the
         arguments is an input.
 
     Raises:
-        ArgumentError: ``f`` is no function, or an argument has no value, as it is traced or batched: call it
-            outside of transforms.
+        ArgumentError: ``f`` is not a function, or an argument is traced or batched and has no value:
+            call it outside of transforms.
 
     Source: it answers what PyTorch users ask of ``.grad is None``; nothing like it is in PyTorch or JAX.
 
@@ -497,7 +497,7 @@ class _Run:
     # Where a NaN is born
 
     def _born_forwards(self) -> list[Cause]:
-        """The operation that gave the NaN or infinity in the result when it was given none.
+        """The operation that made the NaN or infinity in the result from finite operands.
 
         An infinity that was put in, as a mask is, is not looked for: what makes a NaN of it is.
         """
@@ -630,7 +630,7 @@ def why_of(loss: Value, inputs: Value) -> Why:
         A `fad.viz.Why`.
 
     Raises:
-        ArgumentError: ``loss``, or a leaf of ``inputs``, is no Tensor, or has no value, as it is traced.
+        ArgumentError: ``loss``, or a leaf of ``inputs``, is not a Tensor, or is traced and has no value.
         GradientError: a backward pass has freed the graph.
 
     Source: it answers what PyTorch users ask of ``.grad is None``.
@@ -765,7 +765,7 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
 
 
 def _may_put_in(node: Node) -> bool:
-    """Whether an infinity in the output of a node may be a constant operand, as that of a mask is."""
+    """Whether an infinity in the output of a node may come from a constant operand, such as a mask."""
     if is_leaf(node):
         return False
     edges = edges_of(node)

@@ -32,7 +32,7 @@ NumpyArray: TypeAlias = NDArray[np.generic]
 
 @dataclasses.dataclass(eq=False)
 class Visit:
-    """A node of a pass: the gradients that it was given, and those that it gave."""
+    """A node of a pass: the gradients that came in, and the gradients that went out."""
 
     node: Node
     incoming: list[Value]
@@ -181,7 +181,7 @@ def any_nonzero(x: Value) -> bool:
 
 
 def not_finite(x: Value) -> NumpyArray | None:
-    """Where a value is NaN or infinite; None for what is not of floating dtype."""
+    """Where a value is NaN or infinite; None if its dtype is not floating."""
     array = numbers(x) if is_inexact(x) else None
     return None if array is None else ~np.isfinite(array)
 
@@ -237,7 +237,7 @@ class Cause:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What is found of one input.
+    """What there is to say about one input.
 
     Attributes:
         name: its parameter, and its place in a pytree.

@@ -132,7 +132,7 @@ def graph(
         A `Graph`.
 
     Raises:
-        ArgumentError: ``x`` has no place in a graph and is no function.
+        ArgumentError: ``x`` has no place in a graph and is not a function.
 
     >>> import fad
     >>> x = fad.tensor([1.0, 2.0], requires_grad=True)

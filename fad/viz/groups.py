@@ -4,9 +4,9 @@ NOTE [groups]
 
 The nodes of one level, in order, are a sequence. Where a stretch of it repeats (the same operations on the
 same shapes, connected in the same way, as the turns of a loop or the layers of a network), a group stands in
-its place: the first copy, and a closed group with the others, each of which is a group. Groups repeat too,
-so loops in loops are groups in groups. What is still too long is cut into groups of neighbours. All of them
-are intervals of one topological order, so the edges between groups have no circles.
+its place: the first copy, and a closed group with the other copies, each of which is a group. Groups repeat
+too, so loops in loops are groups in groups. What is still too long is cut into groups of neighbours. All
+groups are intervals of one topological order, so the edges between groups have no circles.
 
 A leaf stands in the innermost group with all that uses it.
 """

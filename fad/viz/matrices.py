@@ -350,14 +350,15 @@ def pattern(matrix: PyTree, out_ndim: int | None = None, symmetric: bool = False
     Arguments:
         matrix: what `sparsity`, `sparse_jacobian` or `sparse_hessian` returns, in any format; or a
             `SparsePattern`, which has its colours.
-        out_ndim: how many of its dimensions are those of the output, which become rows. The default is half.
+        out_ndim: how many of its dimensions belong to the output, and become rows. The default is half.
         symmetric: colour it as `sparse_hessian` does, which reads an entry from either side of the diagonal.
 
     Returns:
         A `Pattern`.
 
     Raises:
-        ArgumentError: it is no sparse matrix; ``out_ndim`` does not fit; it is not square, and ``symmetric``.
+        ArgumentError: it is not a sparse matrix; ``out_ndim`` does not fit; it is ``symmetric`` and not
+            square.
 
     >>> import fad, jax.numpy as jnp
     >>> arrow = lambda x: (x[:-1] * x[-1]).sum() + (x**3).sum()

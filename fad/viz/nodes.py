@@ -38,7 +38,7 @@ class NodeView:
         name: as ``node.name()``, or what a leaf is called by ``names``.
         kind: ``"leaf"``, ``"operation"``, ``"view"``, ``"write"`` (in place), ``"function"`` (a call of a
             Function), ``"custom"`` (made by hand), or ``"earlier"`` (there before the call).
-        level: the place of its level among those of the graph: 0 is the eager tape.
+        level: the place of its level among the levels of the graph: 0 is the eager tape.
         level_kind: the kind of that level, ``"grad"`` for example.
         outputs: ``(shape, dtype)`` of each output of the forward operation; of a leaf, its own.
         saved: bytes that it saved for the backward pass.
@@ -251,9 +251,9 @@ def _edges(node: Node, only: dict[Node, None] | None = None) -> list[tuple[Node,
 
 
 def _levels(order: Sequence[Node]) -> dict[Node, tuple[int, str]]:
-    """Level of each node: its place among those of the graph, and its kind.
+    """Level of each node: its place among the levels of the graph, and its kind.
 
-    A node made by hand may have none of its own: it has that of what its gradients go to.
+    A node made by hand may have no level: then it has the level of the nodes that its gradients go to.
     """
     levels: dict[Node, Level | None] = {}
     for node in reversed(order):

@@ -57,7 +57,7 @@ def data_uri(rgb: np.ndarray) -> str:
 
 
 def real(values: np.ndarray) -> np.ndarray:
-    """Numbers that can be drawn: those of complex dtype by their absolute value."""
+    """Numbers that can be drawn: complex ones by their absolute value."""
     return np.abs(values) if np.iscomplexobj(values) else values.astype(np.float64)
 
 

@@ -7,8 +7,10 @@ import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from helpers import ROOT
 
+import fad
 from fad.autograd import Node
 from fad.core.level import Level
 from fad.core.types import Operation
@@ -55,6 +57,55 @@ def modules() -> Iterator[Path]:
 def test_a_level_has_few_methods() -> None:
     methods = [n for n, f in vars(Level).items() if n[0] != "_" and inspect.isfunction(f)]
     assert len(methods) <= METHODS_OF_A_LEVEL, methods
+
+
+def test_the_page_states_all_of_an_operation_and_of_a_level() -> None:
+    page = (ROOT / "docs" / "contract.md").read_text(encoding="utf-8")
+    members = [n for n in (*vars(Operation), *Operation.__annotations__) if n[0] != "_"]
+    methods = [n for n, f in vars(Level).items() if n[0] != "_" and inspect.isfunction(f)]
+    assert [n for n in (*members, *methods) if f"`{n}`" not in page and f"`{n}(" not in page] == []
+
+
+def test_operations_are_of_three_kinds() -> None:
+    """A pure function of JAX, a call of a Function, and a program, which expands."""
+    assert set(classes_below(Operation)) == {"Primitive", "FunctionOp", "Program"}
+
+
+class Cubed(fad.Function):
+    jax_rules = True
+
+    @staticmethod
+    def forward(x):
+        return x**3
+
+
+CUSTOM = {
+    "from_jax": (fad.from_jax, "Primitive"),
+    "operation": (fad.extend.operation, "Primitive"),
+    "operation with rules": (
+        fad.extend.operation(jvp=lambda p, t: (p[0] ** 3, 3 * p[0] ** 2 * t[0])),
+        "Primitive",
+    ),
+    "jax_rules": (lambda f: Cubed.apply, "FunctionOp"),
+    "custom_rules": (fad.custom_rules, "FunctionOp"),
+}
+
+
+@pytest.mark.parametrize("way", CUSTOM)
+def test_a_custom_operation_is_of_one_of_two_kinds(way: str) -> None:
+    """Where rules say how a derivative is computed, a Primitive; where they say what it is, a call."""
+    kinds = []
+
+    class NotingLevel(fad.extend.Level):
+        def process(self, op, args):
+            kinds.append(type(op).__name__)
+            below = [a.value if isinstance(a, fad.Tensor) else a for a in args]
+            return fad.extend.map_outputs(self.lift, fad.extend.bind(op, below))
+
+    make, kind = CUSTOM[way]
+    with NotingLevel() as level:
+        out = make(lambda x: x**3)(level.lift(fad.tensor(2.0)))
+    assert (out.value.item(), kinds) == (8.0, [kind])
 
 
 def test_few_places_ask_for_a_class() -> None:

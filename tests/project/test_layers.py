@@ -51,7 +51,7 @@ ROOMS = {
 TOOLS = {
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
-    "sparse": """entries coloring given convolutions rules patterns sparse_pattern formats plans
+    "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems equations decorators solvers",
     "torch": "memory checks flat_operations from_torch to_torch",

@@ -1,4 +1,4 @@
-"""Patterns that are given as matrices: arrays, JAX's BCOO and BCSR, or sparse arrays of SciPy."""
+"""The entries of a matrix, as pairs of elements: an array, a BCOO or BCSR of JAX, or a SciPy sparse array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING: Pairs = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def offsets(leaves: Sequence[Leaf]) -> list[int]:
-    """Where the elements of each array begin among those of all, and where the last ends."""
+    """Where the elements of each array begin among the elements of all, and where the last array ends."""
     sizes = [math.prod(shape) for _, shape in leaves]
     return [0, *np.cumsum(sizes, dtype=int).tolist()]
 
@@ -34,7 +34,7 @@ def pairs_of(
         x: dense, where what is not 0 is an entry, or sparse, where what is stored is one; None has none.
         out, shape: of the output and of the argument. The matrix has the shape ``out + shape``, or the
             product of each.
-        error: what is raised where it is no such matrix.
+        error: what is raised for anything else.
     """
     if x is None:
         return NOTHING
@@ -82,7 +82,7 @@ def _flat(places: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return np.ravel_multi_index(tuple(places.T), shape).astype(np.int64)
 
 
-def entries_given(
+def entries_of_pattern(
     pattern: PyTree, expected: PyTree, outputs: Sequence[Leaf], arguments: Sequence[Leaf], who: str
 ) -> Pairs:
     """The entries of a pattern that the caller gives, among all outputs and all arguments, by rows.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fad.errors import RuleError, StructureError
-from fad.sparse.given import entries_given, offsets, pairs_of
+from fad.sparse.matrix_entries import entries_of_pattern, offsets, pairs_of
 
 sparse = importlib.import_module("jax.experimental.sparse")
 OUTPUTS = [("output[0]", (2,)), ("output[1]", ())]
@@ -28,7 +28,7 @@ def test_entries_among_all_outputs_are_in_order() -> None:
     assert offsets(OUTPUTS) == [0, 2, 3]
     blocks = (np.eye(2, 4).reshape(2, 2, 2), np.ones((2, 2)))
     for pattern in (blocks, np.vstack([np.eye(2, 4), np.ones((1, 4))])):
-        rows, cols = entries_given(pattern, (0, 0), OUTPUTS, ARGUMENTS, "f")
+        rows, cols = entries_of_pattern(pattern, (0, 0), OUTPUTS, ARGUMENTS, "f")
         assert rows.tolist() == [0, 1, 2, 2, 2, 2]
         assert cols.tolist() == [0, 1, 0, 1, 2, 3]
 
