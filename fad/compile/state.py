@@ -30,7 +30,7 @@ import jax
 import numpy as np
 
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
-from fad.compile.outer_values import Move, Surroundings
+from fad.compile.outer_values import GONE, Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, inputs_of
 from fad.core.level import batch_dim, flush, inside, layers, modes, state
@@ -259,7 +259,8 @@ class StepState:
             if root.is_met and (not is_grad or any([p.value is root.tensor for p in places])):
                 outer.tensor = root.tensor
         self._places = places
-        self._where = [(place.look, place.value) for place in places if place.look is not None]
+        self._looks = [place.look for place in places if place.look is not None]
+        self._looked = [place.value for place in places if place.look is not None]
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
         self.kinds = [outer_or(kind) for kind in trace.kinds]
         self.leaf_facts = trace.leaf_facts
@@ -309,7 +310,10 @@ class StepState:
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
-        return all([look() is value for look, value in self._where])
+        try:
+            return all(map(operator.is_, map(operator.call, self._looks), self._looked))
+        except GONE:
+            return False
 
     def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
         """Whether results are Tensors: if one is written to or given, or nothing is given and one is used."""
@@ -362,7 +366,7 @@ class StepState:
         for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
             lines += _differing(label, facts_of(x), facts)
         for place in self._places:
-            if place.look is not None and place.look() is not place.value:
+            if place.has_changed:
                 kind = "Tensor" if isinstance(place.value, Tensor) else "object"
                 lines.append(f"{place.name} is another {kind} now")
         for outer in self.outers:
@@ -637,6 +641,7 @@ class Writer:
         storage = storage_of(t)
         if storage.data is not None:
             self._set(storage, "data", new_tensor(new, ROOT))
+        self._set(storage, "owned", False)
         self._set(t, "_value", new)
         self._set(storage, "version", storage.version + effect.writes)
         link: PyTree = t.meta.link  # type: ignore[union-attr]

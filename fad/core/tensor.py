@@ -28,16 +28,16 @@ class Storage:
 
     ``version`` counts in-place changes. Some aliases share the value but not the history (`x.detach()`):
     ``peers`` are weak references to these, and once there are some, ``data`` is the current value without
-    history. A write holds ``lock``. ``owned``: the version whose array was made by compiled code and never
-    given away, see NOTE [donated buffers]; -1 if there is none. ``place``: where the elements are, in the
-    argument of a transformed function, see `fad.views.make_view`; None if they are next to each other.
+    history. A write holds ``lock``. ``owned``: compiled code has put the value there, and its array was never
+    given away, see NOTE [donated buffers]. ``place``: where the elements are, in the argument of a
+    transformed function, see `fad.views.make_view`; None if they are next to each other.
     """
 
     __slots__ = ("__weakref__", "data", "lock", "owned", "peers", "place", "version")
 
     def __init__(self, version: int = 0) -> None:
         self.version = version
-        self.owned = -1
+        self.owned = False
         self.data: Any = None
         self.peers: list[weakref.ref[Tensor]] = []
         self.place: Any = None
@@ -324,7 +324,7 @@ def given_away(t: Tensor) -> None:
     """Note that the array of ``t`` is returned to a caller: from now on ``t`` is not its only owner."""
     meta = t.meta
     if meta is not None and meta.storage is not UNSHARED:
-        meta.storage.owned = -1
+        meta.storage.owned = False
 
 
 def is_operand(x: object) -> bool:
