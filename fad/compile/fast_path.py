@@ -42,14 +42,16 @@ from fad.compile.state import (
     StepState,
     freed,
     has_numbers,
+    holds_keys,
+    is_key,
     lock,
     set_all,
 )
 from fad.core import jaxapi
 from fad.core.avals import aval_of
-from fad.core.jaxapi import array_type
+from fad.core.jaxapi import array_type, is_extended
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, meta_of, new_tensor, storage_of, taken
+from fad.core.tensor import Storage, Tensor, at_version, meta_of, new_tensor, storage_of, taken
 from fad.core.threads import make_jit
 from fad.core.types import Array, PyTree
 from fad.tape.recorder import ROOT
@@ -108,11 +110,8 @@ class QuickStep:
             for x in fixed
         ]
         order += [count + len(self._captured) + k - first for k in range(len(leaves))]
-        keys = {
-            k: jax.random.key_impl(x)
-            for k, x in zip([*range(count), *order[len(fixed) :]], [*constants, *leaves])
-            if is_key(x)
-        }
+        values = [*constants, *self._captured[first:], *leaves]
+        keys = {k: impl for k, impl in enumerate(map(_impl_of, values)) if impl is not None}
 
         def run(*values: Array) -> PyTree:
             inputs = list(values)
@@ -172,10 +171,10 @@ class QuickStep:
         self._places |= {id(x): first + x.source for x in arguments}
         self._places |= {id(x): last + k for k, x in enumerate(grads)}
         self._owners = [self._places[id(x.source)] for x in grads]
-        self._facts = [x.facts for x in captured]
-        self._facts += [
-            x.dtype if is_key(x) else facts
-            for x, facts in zip(leaves, self.step.leaf_facts, strict=True)
+        facts = [*[x.facts for x in captured], *self.step.leaf_facts]
+        self._facts: list[object] = [
+            x.dtype if holds_keys(x) else expected
+            for x, expected in zip([*self._captured, *leaves], facts, strict=True)
         ]
         self._grad_facts = [x.facts for x in grads]
         self._numbers = [(self._places[id(x)], x.number) for x in outers if x.number is not None]
@@ -194,7 +193,11 @@ class QuickStep:
         writes = [e for e in step.effects if e.what == "value"]
         self._writes, self._write_places = writes, [places[id(e.outer)] for e in writes]
         operands = range(self._operands.start, self._operands.stop)
-        self._donors = [k for k, place in enumerate(self._write_places) if place in operands]
+        self._donors = [
+            k
+            for k, place in enumerate(self._write_places)
+            if place in operands and not is_extended(writes[k].outer.aval.dtype)
+        ]
         self._donated = [self._write_places[k] - operands.start for k in self._donors]
         # The storage of a Tensor that has one of its own stays the same.
         self._written = [e.outer.tensor for e in writes if e.outer.source is None]
@@ -207,7 +210,10 @@ class QuickStep:
             (places[id(e.outer)], e.output, e.new) for e in step.effects if e.what == "grad"
         ]
         self._made = sorted({output for _, output, _ in self._grads if output >= 0})
-        self._has_plain_results = not self._made and all([kind is PLAIN for kind in step.kinds])
+        versions = step.versions[: step.count]
+        plain = all([kind is PLAIN for kind in step.kinds]) and not step.key_sources
+        plain = plain and not any(versions)
+        self._has_plain_results = plain and not self._made
         self._pick, self._names = self._getter([])
 
     def _getter(self, shared: Sequence[bool]) -> tuple[Callable[[PyTree], PyTree], list[str]]:
@@ -266,7 +272,7 @@ class QuickStep:
         leaves: Sequence[PyTree],
         links: Sequence[PyTree],
     ) -> PyTree:
-        written, storages = self._written, self._storages
+        step, written, storages = self.step, self._written, self._storages
         if len(written) < len(self._writes):
             written = [targets[k] for k in self._write_places]
             storages = list(map(storage_of, written))
@@ -279,7 +285,7 @@ class QuickStep:
         puts: list[PyTree] = []
         grads: dict[int, Tensor] = {}
         if self._grads or self._flags or links:
-            grads = {k: new_tensor(None, ROOT) for k in self._made}
+            grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
             shared = [t.meta.link is not None for t in written]
             datas = [new_tensor(None, ROOT) for x in shared if x]
             objects += [*grads.values(), *datas]
@@ -302,7 +308,7 @@ class QuickStep:
         try:
             if donors:
                 self._take(donors, storages, operands, not new)
-            set_all(objects, names, values, self.step.moves)
+            set_all(objects, names, values, step.moves)
         except BaseException as error:
             for t in donors:
                 t._value  # noqa: B018  # it is put back, see `Tensor.__getattr__`
@@ -374,7 +380,9 @@ class QuickStep:
                 continue
             out = grads.get(k)
             if out is None:
-                out = new_tensor(outputs[k], ROOT) if tensors or kind is FREED else outputs[k]
+                out = outputs[k]
+                if (tensors and not step.gives_plain_keys(k, leaves)) or kind is FREED:
+                    out = at_version(new_tensor(out, ROOT), step.versions[k])
             values.append(freed(out) if kind is FREED else out)
             k += 1
         return values
@@ -388,8 +396,8 @@ def _add_arrays(
 ) -> bool:
     """Append the arrays of Tensors of the eager tape, and their links, if they have the expected `Facts`.
 
-    An array may stand in place of a Tensor about which there is nothing to say. Of a random key, the dtype
-    is expected.
+    An array may stand in place of a Tensor about which there is nothing to say. Of random keys, which have no
+    history, the dtype is expected.
     """
     for t, facts in zip(tensors, expected):
         if type(t) is Tensor:
@@ -407,26 +415,26 @@ def _add_arrays(
                 has_grad = meta.grad is not None
                 if meta.hooks or meta.post_hooks:
                     hooks = hooks_of(meta)
-            if (t._requires_grad, t._node is None, has_grad, hooks) != facts:
-                return False
             if t._level is not ROOT:
                 return False
+            now: object = (t._requires_grad, t._node is None, has_grad, hooks)
             t = t._value
-        elif facts != UNTRACKED:
-            if not (is_key(t) and t.dtype == facts):
-                return False
-            t = _key_data(t)
+        else:
+            now = UNTRACKED
         if type(t) is not array_type:
+            if not is_key(t):
+                return False
+            now, t = t.dtype, _key_data(t)
+        if now != facts:
             return False
         arrays.append(t)
     return True
 
 
-def is_key(x: object) -> bool:
-    """Whether ``x`` is an array of random keys, as JAX has them."""
-    if type(x) is array_type or type(x) is Tensor:
-        return False
-    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+def _impl_of(x: PyTree) -> object:
+    """The kind of random keys that ``x`` holds, as JAX has them; None if it holds none."""
+    x = x._value if isinstance(x, Tensor) else x
+    return jax.random.key_impl(x) if is_key(x) else None
 
 
 def _count_alone() -> int:

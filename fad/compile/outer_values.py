@@ -194,7 +194,7 @@ class Move(NamedTuple):
 class Surroundings:
     """The places that a function leads to, before it is traced.
 
-    ``moves``: what `check` has found that the trace has put in other places.
+    ``moves``: what the trace has put in other places, as `check` notes it.
     """
 
     def __init__(self, f: Callable[..., PyTree], statics: Sequence[PyTree]) -> None:
@@ -381,19 +381,19 @@ def _is_of_library(module: object) -> bool:
 
 def _attributes(x: PyTree) -> dict[str, PyTree]:
     """The attributes of an object of the user: its own, and those of its classes that are data."""
-    found: dict[str, PyTree] = {}
+    values: dict[str, PyTree] = {}
     for kind in reversed(type(x).__mro__):
         if _is_of_library(kind.__module__) and kind.__module__ != "__main__":
             continue
         slots = kind.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
             if hasattr(x, name):
-                found[name] = getattr(x, name)
+                values[name] = getattr(x, name)
         for name, value in vars(kind).items():
             is_data = not name.startswith("__") and not hasattr(type(value), "__get__")
             if is_data and name != "_abc_impl":
-                found[name] = value
-    return {**found, **getattr(x, "__dict__", {})}
+                values[name] = value
+    return {**values, **getattr(x, "__dict__", {})}
 
 
 def _of_function(f: types.FunctionType) -> list[Place]:

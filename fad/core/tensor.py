@@ -310,6 +310,13 @@ def version_of(t: Tensor) -> int:
     return 0 if t.meta is None else t.meta.storage.version
 
 
+def at_version(t: Tensor, version: int) -> Tensor:
+    """``t``, a new Tensor, as one whose value was changed in place so often."""
+    if version:
+        storage_of(t).version = version + (INFERENCE if meta_of(t).inference else 0)
+    return t
+
+
 def has_history(t: Tensor) -> bool:
     """Whether ``t`` has a node, or will have one once its trace has run: whether it is no leaf."""
     if bodies.traced:
