@@ -17,9 +17,9 @@ NOTE [donated buffers]
 
 The array that a Tensor has before it is written to is given to XLA for the new one, so that a step needs no
 second copy of parameters and optimizer state. That must not happen to an array that a caller still refers
-to. So it is donated only if the last call of a step has put it there (`Storage.owned` is the version of that
-write), it was not returned since by ``w.array`` or as a leaf of a pytree, and nothing in Python refers to it
-but the Tensor, by the count of its references. Otherwise a copy is donated. (NumPy arrays and DLPack capsules
+to. So it is donated only if it is `Storage.owned`: a settled call has put it there, and it was not returned
+since by ``w.array`` or as a leaf of a pytree; and if nothing in Python refers to it but the Tensor, by the
+count of its references. Otherwise a copy is donated. (NumPy arrays and DLPack capsules
 on its memory hold the buffer, which XLA then copies itself.) The first run of a program also gets copies: JAX
 runs it from Python code, where an interrupt may come after the program has begun.
 """
@@ -34,13 +34,24 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import jax.numpy as jnp
 
-from fad.compile.outer_tensors import UNTRACKED, Facts, hooks_of
-from fad.compile.state import FREED, OuterTensor, StepState, freed, has_numbers, lock, set_all
+from fad.compile.outer_tensors import UNTRACKED, hooks_of
+from fad.compile.state import (
+    FREED,
+    PLAIN,
+    OuterTensor,
+    StepState,
+    freed,
+    has_numbers,
+    holds_keys,
+    is_key,
+    lock,
+    set_all,
+)
 from fad.core import jaxapi
 from fad.core.avals import aval_of
-from fad.core.jaxapi import array_type
+from fad.core.jaxapi import array_type, is_extended
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, meta_of, new_tensor, storage_of, taken
+from fad.core.tensor import Storage, Tensor, at_version, meta_of, new_tensor, storage_of, taken
 from fad.core.threads import make_jit
 from fad.core.types import Array, PyTree
 from fad.tape.recorder import ROOT
@@ -88,32 +99,24 @@ class QuickStep:
         self.step, self.form, self.key = step, form, key
         self.structure: PyTree = None
         constants = [x for x in fixed if not isinstance(x, OuterTensor)]
-        read = [x for x in fixed if isinstance(x, OuterTensor)]
         self._constants = [_key_data(x) if is_key(x) else x for x in constants]
-        # Of a random key among the arguments, the program takes the data.
-        self._leaf_facts = [
-            x.dtype if is_key(x) else facts
-            for x, facts in zip(leaves, step.leaf_facts, strict=True)
-        ]
-        self._plan_targets()
+        self._plan_targets({id(x) for x in fixed}, leaves)
         self._plan_writes()
-        self._read = [self._places[id(outer)] for outer in read]
-        # Operands of the table: what is read of Tensors outside, then the leaves.
-        operands = {place: k for k, place in enumerate(self._read)}
-        operands |= {self._places[id(x)]: len(read) + x.source for x in self._arguments}
-        self._donors = [k for k, place in enumerate(self._write_places) if place in operands]
-        self._donated = [operands[self._write_places[k]] for k in self._donors]
-        count = len(constants)
-        numbers, others = itertools.count(), itertools.count(count)
-        order = [next(others if isinstance(x, OuterTensor) else numbers) for x in fixed]
-        order += [count + len(read) + k for k in range(len(leaves))]
-        keys = [jax.random.key_impl(x) if is_key(x) else None for x in (*constants, *read, *leaves)]
+        # What the program takes: constants, arrays of Tensors outside, leaves. Of a random key, the data.
+        count, first = len(constants), self._operands.start
+        numbers = itertools.count()
+        order = [
+            count + self._places[id(x)] - first if isinstance(x, OuterTensor) else next(numbers)
+            for x in fixed
+        ]
+        order += [count + len(self._captured) + k - first for k in range(len(leaves))]
+        values = [*constants, *self._captured[first:], *leaves]
+        keys = {k: impl for k, impl in enumerate(map(_impl_of, values)) if impl is not None}
 
         def run(*values: Array) -> PyTree:
-            pairs = zip(values, keys, strict=True)
-            inputs = [
-                x if key is None else jax.random.wrap_key_data(x, impl=key) for x, key in pairs
-            ]
+            inputs = list(values)
+            for k, impl in keys.items():
+                inputs[k] = jax.random.wrap_key_data(inputs[k], impl=impl)
             return primitive.flat(*[inputs[k] for k in order])
 
         run.__name__ = name
@@ -147,136 +150,165 @@ class QuickStep:
         self._avals = avals
         return self._call, self._constants, list(args), tuple
 
-    def _plan_targets(self) -> None:
-        """The Tensors outside: those that are the same at each call, each ``.grad``, then the arguments."""
+    def _plan_targets(self, fixed: set[int], leaves: Sequence[PyTree]) -> None:
+        """The Tensors outside: those that are the same at each call, the leaves, then each ``.grad``.
+
+        Those whose arrays the program takes are next to each other: ``_operands`` says from where to where.
+        """
         outers: list[PyTree] = list(self.step.outers)
         captured = [x for x in outers if x.source is None]
         grads = [x for x in outers if isinstance(x.source, OuterTensor)]
-        self._arguments = [x for x in outers if isinstance(x.source, int)]
-        order = [*captured, *grads, *self._arguments]
-        self._places = {id(outer): k for k, outer in enumerate(order)}
+        captured.sort(key=lambda x: id(x) in fixed)
+        grads.sort(key=lambda x: id(x) not in fixed)
         self._captured: list[PyTree] = [x.tensor for x in captured]
-        self._captured_ids = frozenset(map(id, self._captured))
-        self._facts = [x.facts for x in (*captured, *grads)]
-        # Each ``.grad`` is that of one of these, or of an argument.
-        owners = {id(x): k for k, x in enumerate([*captured, *self._arguments])}
-        self._owners = [owners[id(x.source)] for x in grads]
+        first, last = len(captured), len(captured) + len(leaves)
+        self._operands = slice(
+            first - sum([id(x) in fixed for x in captured]),
+            last + sum([id(x) in fixed for x in grads]),
+        )
+        arguments = [x for x in outers if isinstance(x.source, int)]
+        self._places = {id(x): k for k, x in enumerate(captured)}
+        self._places |= {id(x): first + x.source for x in arguments}
+        self._places |= {id(x): last + k for k, x in enumerate(grads)}
+        self._owners = [self._places[id(x.source)] for x in grads]
+        facts = [*[x.facts for x in captured], *self.step.leaf_facts]
+        self._facts: list[object] = [
+            x.dtype if holds_keys(x) else expected
+            for x, expected in zip([*self._captured, *leaves], facts, strict=True)
+        ]
+        self._grad_facts = [x.facts for x in grads]
         self._numbers = [(self._places[id(x)], x.number) for x in outers if x.number is not None]
         self._same = [
             x for x in outers if x.also or (x.source is not None and x.tensor is not None)
         ]
+        changed = {id(e.outer) for e in self.step.effects}
+        self._tensors = [
+            first + x.source for x in arguments if id(x) in changed or x.tensor is not None
+        ]
+        self._is_special = bool(self._tensors or self._numbers or self._same)
 
     def _plan_writes(self) -> None:
         """Which outputs of the program are put where."""
-        places, effects = self._places, self.step.effects
-        writes = [e for e in effects if e.what == "value"]
+        step, places = self.step, self._places
+        writes = [e for e in step.effects if e.what == "value"]
         self._writes, self._write_places = writes, [places[id(e.outer)] for e in writes]
-        self._flags = [(places[id(e.outer)], e.new) for e in effects if e.what == "requires_grad"]
-        self._grads = [(places[id(e.outer)], e.output, e.new) for e in effects if e.what == "grad"]
-        self._made = sorted({output for _, output, _ in self._grads if output >= 0})
-        changed = {id(e.outer) for e in effects}
-        self._tensors = [
-            x.source for x in self._arguments if id(x) in changed or x.tensor is not None
+        operands = range(self._operands.start, self._operands.stop)
+        self._donors = [
+            k
+            for k, place in enumerate(self._write_places)
+            if place in operands and not is_extended(writes[k].outer.aval.dtype)
         ]
-        self._is_special = bool(self._tensors or self._numbers or self._same)
-        self._written_arguments = sum([isinstance(e.outer.source, int) for e in writes])
-        self._plan_peers([False] * len(writes))
+        self._donated = [self._write_places[k] - operands.start for k in self._donors]
+        # The storage of a Tensor that has one of its own stays the same.
+        self._written = [e.outer.tensor for e in writes if e.outer.source is None]
+        self._storages = list(map(storage_of, self._written))
+        self._counts = [e.writes for e in writes]
+        self._flags = [
+            (places[id(e.outer)], e.new) for e in step.effects if e.what == "requires_grad"
+        ]
+        self._grads = [
+            (places[id(e.outer)], e.output, e.new) for e in step.effects if e.what == "grad"
+        ]
+        self._made = sorted({output for _, output, _ in self._grads if output >= 0})
+        versions = step.versions[: step.count]
+        plain = all([kind is PLAIN for kind in step.kinds]) and not step.key_sources
+        plain = plain and not any(versions)
+        self._has_plain_results = plain and not self._made
+        self._pick, self._names = self._getter([])
 
-    def _plan_peers(self, shared: list[bool]) -> None:
-        """Which of the Tensors that are written to share a storage with others, whose value is new too."""
-        self._shared = shared
+    def _getter(self, shared: Sequence[bool]) -> tuple[Callable[[PyTree], PyTree], list[str]]:
+        """What takes values for Tensors out of the outputs, and the names of all that is put; see `_run`.
+
+        ``shared``: which of the Tensors that are written to share a storage with others.
+        """
         outputs = [e.output for e in self._writes]
         picks = [*outputs, *self._made, *itertools.compress(outputs, shared)]
         every = slice(None)  # twice, as a getter of one thing gives no tuple
-        self._pick: Callable[[PyTree], PyTree] = operator.itemgetter(every, every, *picks)
-        self._names = ["all", "all", *["_value"] * len(picks)]
-        self._names += [*["version"] * len(outputs), *["owned"] * len(outputs)]
+        names = ["all", "all", *["_value"] * len(picks), *["version"] * len(outputs)]
+        return operator.itemgetter(every, every, *picks), names
 
     def run(self, leaves: Sequence[PyTree]) -> PyTree:
         """The results of a call, a list; `MISS` if it is not for this."""
-        arguments = _arrays_of(zip(leaves, self._leaf_facts), True)
-        if arguments is None:
-            return MISS
         with lock:
             if not self.step.is_in_place():
                 return MISS
-            targets = [*self._captured, *[leaves[x.source] for x in self._arguments]]
-            if self._owners:
-                metas = [targets[k].meta for k in self._owners]
-                count = len(self._captured)
-                targets[count:count] = [None if x is None else x.grad for x in metas]
-            arrays = _arrays_of(zip(targets, self._facts))
-            if arrays is None or not self._are_apart(targets, leaves):
+            targets: list[PyTree] = [*self._captured, *leaves]
+            arrays: list[PyTree] = []
+            links: list[PyTree] = []
+            if not _add_arrays(targets, self._facts, arrays, links):
                 return MISS
-            operands = [*[arrays[k] for k in self._read], *arguments]
-            del arrays, arguments  # references are counted
-            return self._run(operands, targets, leaves)
+            if self._owners:
+                grads = [targets[k].meta.grad for k in self._owners]
+                if not _add_arrays(grads, self._grad_facts, arrays, links):
+                    return MISS
+                targets += grads
+            if len(set(map(id, targets))) < len(targets) and not self._are_apart(targets):
+                return MISS
+            if self._is_special and not self._are_those(targets, leaves):
+                return MISS
+            operands = arrays[self._operands]
+            del arrays  # references are counted
+            return self._run(operands, targets, leaves, links)
 
-    def _are_apart(self, targets: Sequence[PyTree], leaves: Sequence[PyTree]) -> bool:
-        """Whether the Tensors outside are those that the program is for, each another one."""
-        others = [id(t) for t in targets[len(self._captured) :]]
-        if len(set(others)) < len(others) or not self._captured_ids.isdisjoint(others):
+    def _are_apart(self, targets: Sequence[PyTree]) -> bool:
+        """Whether the Tensors outside are each another one, and no leaf is one that is written to."""
+        ids = list(map(id, targets))
+        if len({ids[k] for k in self._places.values()}) < len(self._places):
             return False
-        if not self._is_special:
-            return True
+        return all([ids.count(ids[k]) == 1 for k in self._write_places])
+
+    def _are_those(self, targets: Sequence[PyTree], leaves: Sequence[PyTree]) -> bool:
+        """Whether the Tensors outside are those that the program is for."""
         return (
-            all([type(leaves[k]) is Tensor for k in self._tensors])
-            and all([has_numbers(targets[place], x) for place, x in self._numbers])
+            all([type(targets[k]) is Tensor for k in self._tensors])
+            and all([has_numbers(targets[k], x) for k, x in self._numbers])
             and all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
         )
 
-    def _share(self, storages: Sequence[Storage], leaves: Sequence[PyTree]) -> bool:
-        """Whether an argument shares its storage with another Tensor that is written to."""
-        shared = [x.meta.storage for x in leaves if type(x) is Tensor and x.meta is not None]
-        return sum([x in storages for x in shared]) > self._written_arguments
-
     def _run(
-        self, operands: list[PyTree], targets: Sequence[PyTree], leaves: Sequence[PyTree]
+        self,
+        operands: list[PyTree],
+        targets: Sequence[PyTree],
+        leaves: Sequence[PyTree],
+        links: Sequence[PyTree],
     ) -> PyTree:
-        written = [targets[k] for k in self._write_places]
-        storages = [t.meta.storage if t.meta is not None else storage_of(t) for t in written]
-        if _UNSHARED in storages:
+        step, written, storages = self.step, self._written, self._storages
+        if len(written) < len(self._writes):
+            written = [targets[k] for k in self._write_places]
             storages = list(map(storage_of, written))
-        links: list[PyTree] = [t.meta.link for t in written]
-        shared = [x is not None for x in links]
-        if shared != self._shared:
-            self._plan_peers(shared)
-        if any(shared) and any([x and (x.base is not None or x.chain) for x in links]):
-            return MISS  # one is a view
-        if self._share(storages, leaves):
+        if links and self._share(written, storages, leaves):
             return MISS
-        versions = [s.version + e.writes for s, e in zip(storages, self._writes)]
         outputs = _Outputs()
-        fresh = {k: new_tensor(None, ROOT) for k in self._made}
-        objects = [outputs, outputs, *written, *fresh.values()]
-        later: list[PyTree] = [*storages, *storages]
-        names = self._names
-        extras = [*versions, *versions]
-        if any(shared) or self._flags or self._grads:
-            names = list(names)
-            for link, storage, version in zip(links, storages, versions):
-                if link is not None:
-                    data = new_tensor(None, ROOT)
-                    objects.append(data)
-                    later += (link, link, storage)
-                    names += ("seen", "detached", "data")
-                    extras += (version, False, data)
-            for place, new in self._flags:
-                later.append(targets[place])
-                names.append("_requires_grad")
-                extras.append(new)
-            for place, output, new in self._grads:
-                later.append(meta_of(targets[place]))
-                names.append("grad")
-                grad = fresh[output] if output >= 0 else new
-                extras.append(grad.find(leaves) if isinstance(grad, OuterTensor) else grad)
+        versions = [s.version + n for s, n in zip(storages, self._counts)]
+        pick, names = self._pick, self._names
+        objects: list[PyTree] = [outputs, outputs, *written]
+        puts: list[PyTree] = []
+        grads: dict[int, Tensor] = {}
+        if self._grads or self._flags or links:
+            grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
+            shared = [t.meta.link is not None for t in written]
+            datas = [new_tensor(None, ROOT) for x in shared if x]
+            objects += [*grads.values(), *datas]
+            pick, names = self._getter(shared)
+            puts = self._puts(targets, leaves, grads)
+            numbers = itertools.compress(versions, shared)
+            for t, data, version in zip(itertools.compress(written, shared), datas, numbers):
+                puts += [(t.meta.link, "seen", version), (t.meta.link, "detached", False)]
+                puts.append((t.meta.storage, "data", data))
+        new = [s for s in storages if not s.owned]
+        puts += [(s, "owned", True) for s in new]
+        if puts:
+            names = [*names, *[name for _, name, _ in puts]]
+        objects += storages
+        objects += [x for x, _, _ in puts]
         outs = itertools.starmap(self._table, (operands,))
-        values = itertools.chain(itertools.chain.from_iterable(map(self._pick, outs)), extras)
+        values = itertools.chain.from_iterable(map(pick, outs))
+        values = itertools.chain(values, versions, [value for _, _, value in puts])
         donors = [written[k] for k in self._donors]
         try:
             if donors:
-                self._take(donors, operands)
-            set_all([*objects, *later], names, values, self.step.moves)
+                self._take(donors, storages, operands, not new)
+            set_all(objects, names, values, step.moves)
         except BaseException as error:
             for t in donors:
                 t._value  # noqa: B018  # it is put back, see `Tensor.__getattr__`
@@ -286,49 +318,88 @@ class QuickStep:
             raise
         taken.now = None
         self._warm = True
-        return self._results(outputs.all, fresh, leaves)
+        return self._results(outputs.all, grads, leaves)
 
-    def _take(self, donors: list[Tensor], operands: list[PyTree]) -> None:
+    def _share(
+        self, written: Sequence[Tensor], storages: Sequence[Storage], leaves: Sequence[PyTree]
+    ) -> bool:
+        """Whether one that is written to is a view, or an argument shares its storage with another such."""
+        links: list[PyTree] = [t.meta.link for t in written]  # type: ignore[union-attr]
+        if any([x is not None and (x.base is not None or x.chain) for x in links]):
+            return True
+        metas = [(x, x.meta) for x in leaves if type(x) is Tensor]
+        shared = [x for x, meta in metas if meta is not None and meta.storage in storages]
+        return len(shared) > len(self._writes) - len(self._written)
+
+    def _puts(
+        self, targets: Sequence[PyTree], leaves: Sequence[PyTree], grads: dict[int, Tensor]
+    ) -> list[tuple[PyTree, str, PyTree]]:
+        """What is put beside values: an object, the name of its attribute, and what that is from now on."""
+        puts = [(targets[place], "_requires_grad", new) for place, new in self._flags]
+        for place, output, new in self._grads:
+            grad = grads[output] if output >= 0 else new
+            grad = grad.find(leaves) if isinstance(grad, OuterTensor) else grad
+            puts.append((meta_of(targets[place]), "grad", grad))
+        return puts
+
+    def _take(
+        self,
+        donors: Sequence[Tensor],
+        storages: Sequence[Storage],
+        operands: list[PyTree],
+        are_owned: bool,
+    ) -> None:
         """Take donated arrays out of their Tensors, and copy those that are not the Tensors' alone.
 
         A thread that reads such a Tensor meanwhile blocks until the call is done.
         """
-        taken.now = donors, [operands[k] for k in self._donated]
+        arrays = [operands[k] for k in self._donated]
+        taken.now = donors, arrays
         for t in donors:
             del t._value
-        for k, t in zip(self._donated, donors):
-            storage = t.meta.storage  # type: ignore[union-attr]
-            owned = storage.owned == storage.version and storage.data is None and self._warm
-            if not owned or sys.getrefcount(operands[k]) > _ALONE:
-                operands[k] = _copy(operands[k])
+        if are_owned and self._warm and max(map(sys.getrefcount, arrays)) == _ALONE:
+            return
+        counts = list(map(sys.getrefcount, arrays))
+        for k, place, count in zip(self._donors, self._donated, counts):
+            if count > _ALONE or not (storages[k].owned and self._warm):
+                operands[place] = _copy(operands[place])
 
     def _results(
-        self, outputs: Sequence[PyTree], fresh: dict[int, Tensor], leaves: Sequence[PyTree]
+        self, outputs: Sequence[PyTree], grads: dict[int, Tensor], leaves: Sequence[PyTree]
     ) -> list[PyTree]:
-        tensors = self.step.gives_tensors(leaves)
+        step = self.step
+        tensors = step.gives_tensors(leaves)
+        if self._has_plain_results:
+            outs = outputs[: step.count]
+            return [new_tensor(x, ROOT) for x in outs] if tensors else list(outs)
         values, k = [], 0
-        for kind in self.step.kinds:
+        for kind in step.kinds:
             if not isinstance(kind, str):
                 x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
                 values.append(x if tensors else x.value)
                 continue
-            out = fresh.get(k)
+            out = grads.get(k)
             if out is None:
-                out = new_tensor(outputs[k], ROOT) if tensors or kind is FREED else outputs[k]
+                out = outputs[k]
+                if (tensors and not step.gives_plain_keys(k, leaves)) or kind is FREED:
+                    out = at_version(new_tensor(out, ROOT), step.versions[k])
             values.append(freed(out) if kind is FREED else out)
             k += 1
         return values
 
 
-def _arrays_of(
-    tensors: Iterable[tuple[PyTree, Facts]], are_arguments: bool = False
-) -> list[PyTree] | None:
-    """The arrays of Tensors of the eager tape that have these facts; None if one does not.
+def _add_arrays(
+    tensors: Iterable[PyTree],
+    expected: Iterable[object],
+    arrays: list[PyTree],
+    links: list[PyTree],
+) -> bool:
+    """Append the arrays of Tensors of the eager tape, and their links, if they have the expected `Facts`.
 
-    An array may be an argument in place of a Tensor about which there is nothing to say.
+    An array may stand in place of a Tensor about which there is nothing to say. Of random keys, which have no
+    history, the dtype is expected.
     """
-    arrays = []
-    for t, facts in tensors:
+    for t, facts in zip(tensors, expected):
         if type(t) is Tensor:
             meta = t.meta
             hooks: tuple[int, ...] = ()
@@ -337,42 +408,42 @@ def _arrays_of(
                 if meta.link is not None:
                     meta.link.sync_history(t)
                     leave_peers(t)
-                    if are_arguments and not is_contiguous(t):
-                        return None
+                    if not is_contiguous(t):
+                        return False
+                    if meta.link is not None:
+                        links.append(meta.link)
                 has_grad = meta.grad is not None
                 if meta.hooks or meta.post_hooks:
                     hooks = hooks_of(meta)
-            if t._level is not ROOT or t._lazy is not None:
-                return None
-            if (t._requires_grad, t._node is None, has_grad, hooks) != facts:
-                return None
+            if t._level is not ROOT:
+                return False
+            now: object = (t._requires_grad, t._node is None, has_grad, hooks)
             t = t._value
-        elif are_arguments and is_key(t):
-            t = _key_data(t) if t.dtype == facts else None
-        elif not are_arguments or facts != UNTRACKED:
-            return None
+        else:
+            now = UNTRACKED
         if type(t) is not array_type:
-            return None
+            if not is_key(t):
+                return False
+            now, t = t.dtype, _key_data(t)
+        if now != facts:
+            return False
         arrays.append(t)
-    return arrays
+    return True
 
 
-def is_key(x: object) -> bool:
-    """Whether ``x`` is an array of random keys, as JAX has them."""
-    if type(x) is array_type or type(x) is Tensor:
-        return False
-    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+def _impl_of(x: PyTree) -> object:
+    """The kind of random keys that ``x`` holds, as JAX has them; None if it holds none."""
+    x = x._value if isinstance(x, Tensor) else x
+    return jax.random.key_impl(x) if is_key(x) else None
 
 
 def _count_alone() -> int:
     """The references to an array that only a Tensor has, as `QuickStep._take` counts them."""
     operands = [object()]
-    now: PyTree = [], [operands[0]]  # as `_take` keeps them
-    assert now
-    return sys.getrefcount(operands[0])
+    arrays = [operands[0]]
+    return max(map(sys.getrefcount, arrays))
 
 
 _ALONE = _count_alone()
 _key_data = make_jit(jax.random.key_data)
 _copy = make_jit(jnp.copy)  # an interrupt in `jnp.copy` itself would leave JAX without a trace
-_UNSHARED = meta_of(new_tensor(None, ROOT)).storage

@@ -75,8 +75,8 @@ class _OfHostFunction:
 
     @property
     def name(self) -> str:
-        found: str = self.base.name
-        return found
+        name: str = self.base.name
+        return name
 
 
 @dataclass(frozen=True)
@@ -115,15 +115,15 @@ class _Jvp(_OfHostFunction):
 
 @dataclass(frozen=True)
 class _Transposed(_OfHostFunction):
-    """The transpose of ``base``, linear in its arguments after the first ``known``, of these ``avals``."""
+    """The transpose of ``base``, linear in its arguments from ``fixed_count`` on, which have ``avals``."""
 
-    known: int
+    fixed_count: int
     avals: Avals
 
     def __call__(self, *values: Array) -> tuple[Array, ...]:
-        fixed, cotangents = values[: self.known], values[self.known :]
+        fixed, cotangents = values[: self.fixed_count], values[self.fixed_count :]
         zeros = [jnp.zeros(shape, dtype) for shape, dtype in self.avals]
-        _, pull = vjp(lambda *given: self.base(*fixed, *given), *zeros)
+        _, pull = vjp(lambda *linear: self.base(*fixed, *linear), *zeros)
         out: tuple[Array, ...] = pull(tuple(cotangents))
         return out
 
@@ -184,8 +184,8 @@ def executed(call: ArrayFunction, operands: Sequence[Operand]) -> Outputs:
     except jax.errors.JaxRuntimeError as error:
         text = str(error)
         with _lock:
-            found = [number for number in _failed if number in text]
-            original = _failed.pop(found[0]) if found else None
+            number = next((n for n in _failed if n in text), "")
+            original = _failed.pop(number, None)
         if original is None:
             raise
         raise original from None
@@ -204,7 +204,7 @@ def _run(*values: Array, fn: Callable[..., Sequence[Array]], outs: Avals) -> lis
 
 
 def _run_linear(
-    *values: Array, fn: Callable[..., Sequence[Array]], outs: Avals, known: int
+    *values: Array, fn: Callable[..., Sequence[Array]], outs: Avals, fixed_count: int
 ) -> list[Array]:
     structs = [jax.ShapeDtypeStruct(*o) for o in outs]
     return list(jax.pure_callback(functools.partial(_evaluate, fn), tuple(structs), *values))
@@ -237,10 +237,10 @@ def _jvp(
     mask = tuple([type(t) is not Zero for t in tangents])
     if not any(mask) or not outs:
         return results, [Zero(r.aval.to_tangent_aval()) for r in results]
-    given = [t for t, m in zip(tangents, mask, strict=True) if m]
-    known = len(primals) + len(results)
+    nonzero = [t for t, m in zip(tangents, mask, strict=True) if m]
+    fixed_count = len(primals) + len(results)
     return results, _linear_p.bind(
-        *primals, *results, *given, fn=_Jvp(fn, mask), outs=outs, known=known
+        *primals, *results, *nonzero, fn=_Jvp(fn, mask), outs=outs, fixed_count=fixed_count
     )
 
 
@@ -249,14 +249,16 @@ def _transpose(
     *operands: Array,
     fn: Callable[..., Outputs],
     outs: Avals,
-    known: int,
+    fixed_count: int,
 ) -> list[Any]:
-    linear = operands[known:]
+    linear = operands[fixed_count:]
     described = _described(linear)
     cts = [conjugate(instantiate_zeros(c)) for c in cotangents]
-    transposed = _Transposed(fn, known, described)
-    grads = _linear_p.bind(*operands[:known], *cts, fn=transposed, outs=described, known=known)
-    return [None] * known + [conjugate(g) for g in grads]
+    transposed = _Transposed(fn, fixed_count, described)
+    grads = _linear_p.bind(
+        *operands[:fixed_count], *cts, fn=transposed, outs=described, fixed_count=fixed_count
+    )
+    return [None] * fixed_count + [conjugate(g) for g in grads]
 
 
 def _batch(
@@ -295,7 +297,7 @@ define_primitive(
 define_primitive(
     _linear_p,
     _run_linear,
-    lambda *_, fn, outs, known: _avals(outs),
+    lambda *_, fn, outs, fixed_count: _avals(outs),
     transpose=_transpose,
     **_rules(_linear_p),
 )

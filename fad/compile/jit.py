@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from fad.compile.fast_path import MISS, QuickStep, is_key
+from fad.compile.fast_path import MISS, QuickStep
 from fad.compile.hooks import executed, with_host_calls
 from fad.compile.outer_values import (
     Lanes,
@@ -41,7 +41,7 @@ from fad.compile.signatures import (
     placed,
     placing,
 )
-from fad.compile.state import OuterTensor, StepState, StepTrace, lock, without_history
+from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock, without_history
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
@@ -50,7 +50,7 @@ from fad.core.level import flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.rolling import Rolled
-from fad.core.tensor import Tensor, new_tensor
+from fad.core.tensor import Tensor, at_version, new_tensor
 from fad.core.threads import make_jit
 from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
@@ -76,11 +76,13 @@ from fad.views.make_view import is_contiguous, place_of, stand_at
 from fad.views.pytree import flattening
 
 # What runs, its first operands, the leaves of the arguments, and what makes the result of its outputs.
-_Found = tuple[Callable[..., PyTree], list[PyTree], list[PyTree], Callable[[Sequence[Any]], PyTree]]
+_TableCall = tuple[
+    Callable[..., PyTree], list[PyTree], list[PyTree], Callable[[Sequence[Any]], PyTree]
+]
 _log = logging.getLogger("fad.jit")
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass(slots=True, eq=False)
 class _Entry:
     """One compiled program.
 
@@ -99,6 +101,27 @@ class _Entry:
     step: StepState
     noted: bool = False
     donating: Callable[..., PyTree] | None = None
+
+
+class _Written:
+    """What JAX's table returns for a program with results that the body has written to, see `_Entry`."""
+
+    def __init__(self, arrays: Sequence[PyTree], entry: _Entry) -> None:
+        self.arrays, self.entry = arrays, entry
+
+    def results(self) -> PyTree:
+        """The result of the function, with Tensors that count these writes."""
+        versions = self.entry.step.versions
+        tensors = [
+            at_version(new_tensor(x, ROOT), version)
+            for x, version in zip(self.arrays, versions, strict=True)
+        ]
+        return trees.unflatten(self.entry.structure, tensors)
+
+
+jax.tree_util.register_pytree_node(
+    _Written, lambda x: (x.arrays, x.entry), lambda entry, arrays: _Written(arrays, entry)
+)
 
 
 class _Traced:
@@ -221,15 +244,15 @@ class Compiled:
         key = _mode_key(modes)
         if key < 0:
             return self._run(args, kwargs)
-        given: Sequence[PyTree] = args
-        named = kwargs
+        positional: Sequence[PyTree] = args
+        by_name = kwargs
         static: tuple[Hashable, ...] = ()
         if self._has_static:
-            static, given, named = self._arguments.part(args, kwargs)
+            static, positional, by_name = self._arguments.part(args, kwargs)
         operands = []
         plain = self._keeps
         tensors = 0
-        for a in given:
+        for a in positional:
             if type(a) is Tensor:
                 usual = a.meta is None and a._level is ROOT and not a._requires_grad
                 if not usual and not may_take(a, bool(key & _NO_GRAD)):
@@ -241,7 +264,7 @@ class Compiled:
             elif type(a) is not array_type:
                 plain = False
             operands.append(a)
-        if named or not plain:
+        if by_name or not plain:
             if not self._may_flatten(key):
                 return self._run(args, kwargs)
             flattening.check = _check_place
@@ -250,7 +273,7 @@ class Compiled:
         if table is None:
             table = self._new_table(tables, key, static)
         try:
-            out = table(*operands, **named) if named else table(*operands)
+            out = table(*operands, **by_name) if by_name else table(*operands)
         except _NotQuick as refused:
             table._clear_cache()  # else JAX would call `find` for these arguments at every call
             self._refused += refused.tracked
@@ -266,7 +289,7 @@ class Compiled:
                     return new_tensor(out, ROOT)
                 if type(out) is tuple:
                     return tuple([new_tensor(x, ROOT) if type(x) is array_type else x for x in out])
-            return out
+            return out.results() if type(out) is _Written else out
         finally:
             flattening.check = None
         return self._run(args, kwargs)  # which names the operation, where JAX checks for NaN
@@ -281,7 +304,7 @@ class Compiled:
     def _new_table(self, tables: Table, key: int, static: tuple[PyTree, ...]) -> Any:
         owner = weakref.ref(self)  # a function that is dropped is freed at once
 
-        def find(args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> _Found:
+        def find(args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> _TableCall:
             compiled = owner()
             assert compiled is not None
             return compiled._find(key, static, args, kwargs)
@@ -296,7 +319,7 @@ class Compiled:
 
     def _find(
         self, key: int, static: PyTree, args: Sequence[PyTree], kwargs: dict[str, PyTree]
-    ) -> _Found:
+    ) -> _TableCall:
         """What a call of JAX's table runs, in the form of `jaxapi.call_table`.
 
         Raises:
@@ -305,18 +328,20 @@ class Compiled:
         if not jaxapi.at_top_level() or jaxapi.checks_numbers():
             raise _NotQuick
         tensors = bool(key & _TENSORS)
-        given = [new_tensor(a, ROOT) if tensors and type(a) is array_type else a for a in args]
-        count = len(jax.tree.leaves((given, kwargs)))
-        args, kwargs = self._arguments.whole(static, given, kwargs)
+        handles = [new_tensor(a, ROOT) if tensors and type(a) is array_type else a for a in args]
+        count = len(jax.tree.leaves((handles, kwargs)))
+        args, kwargs = self._arguments.whole(static, handles, kwargs)
         leaves, rest = self._arguments.split(args, kwargs)
         if not all([is_bare(x, bool(key & _NO_GRAD)) for x in leaves]):
             raise _NotQuick(tracked=True)
         if count != len(leaves):  # some are static unasked: functions, texts
             raise _NotQuick(always=True)
-        known = self._drawn(key_of(leaves, rest), leaves)
-        entry = self._fitting(known, leaves)
+        program_key = self._drawn(key_of(leaves, rest), leaves)
+        entry = self._fitting(program_key, leaves)
         if entry is None and key & _NO_GRAD:  # what is recorded of the arguments does not matter
-            entry = next((e for e in list(self._entries.get(known) or ()) if e.step.is_pure), None)
+            entry = next(
+                (e for e in list(self._entries.get(program_key) or ()) if e.step.is_pure), None
+            )
         if entry is None:  # the first such call; what is traced may call this function again
             raise _NotQuick
         simple = entry.primitive.jit and not entry.changed and not entry.primitive.calls_host
@@ -333,8 +358,11 @@ class Compiled:
 
         def result(outs: Sequence[Operand]) -> PyTree:
             flat = trees.is_flat(entry.structure) and all([type(x) is array_type for x in outs])
+            if wraps and any(entry.step.versions):
+                return _Written(outs, entry)
             if wraps and not (tensors and flat):  # those `__call__` makes, in less time
-                outs = [new_tensor(x, ROOT) for x in outs]
+                plain = [entry.step.gives_plain_keys(k, leaves) for k in range(len(outs))]
+                outs = [x if p else new_tensor(x, ROOT) for x, p in zip(outs, plain, strict=True)]
             return trees.unflatten(entry.structure, outs)
 
         return call, [*before, *fixed], values, result
@@ -445,27 +473,21 @@ class Compiled:
             changed, outs = outs[step.outputs :], outs[: step.outputs]
             if step.acts:
                 if state.levels:
-                    outs = step.same_in_lanes(entry.primitive, values, outs)
+                    outs = step.at_their_levels(entry.primitive, values, outs)
                 outs = step.as_in_body(outs)
                 if applies:
                     step.apply(targets, outs, leaves)
             elif not step.tracked:
                 outs = list(map(without_history, outs))
-        tensors = step.gives_tensors(leaves)
         results = step.results(outs, leaves)
-        if tensors or any([isinstance(x, Tensor) for x in results]):
-            results = list(leave(results, tensors))
         if entry.changed and applies:
             write_back([leaves[k] for k in entry.changed], changed, "jit")
         return results
 
     def _fitting(self, key: Hashable, leaves: list[PyTree]) -> _Entry | None:
         """The program for a call with this key, whose Tensors outside are as the program needs them."""
-        known: list[_Entry] = list(self._entries.get(key) or ())
-        for entry in known:
-            if entry.step.fits(leaves):
-                return entry
-        return None
+        entries: list[_Entry] = list(self._entries.get(key) or ())
+        return next((e for e in entries if e.step.fits(leaves)), None)
 
     def _trace(
         self,
@@ -484,6 +506,7 @@ class Compiled:
         self._draws = self._draws or level.has_drawn
         step = StepState(traced.step, traced.around)
         fixed = [step.by_tensor.get(id(x)) or captured(x) for x in traced.captures]
+        step.note_keys(traced.primitive, fixed, [*traced.captures, *leaves])
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
         if self._rolls and level.size > _LONG:
@@ -518,19 +541,19 @@ class Compiled:
           argument 0 is float32[4], was float32[3]
         """
         now = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        entries = [e for known in self._entries.values() for e in list(known)]
+        earlier = [e.seen for of_key in self._entries.values() for e in list(of_key)]
         who = f"fad.jit of {self._name}"
         leaves, rest = self._arguments.split(args, kwargs)
-        known = list(self._entries.get(self._drawn(key_of(leaves, rest), leaves)) or ())
-        if not known:
-            return differences(who, self.__wrapped__, now, [e.seen for e in entries])
+        entries = list(self._entries.get(self._drawn(key_of(leaves, rest), leaves)) or ())
+        if not entries:
+            return differences(who, self.__wrapped__, now, earlier)
         names = names_around(
             self.__wrapped__, [x for x in rest.statics() if hasattr(x, "__dict__")]
         )
         labels = argument_names(args, kwargs)
-        fitting = next((e for e in known if e.step.fits(leaves)), None)
+        fitting = next((e for e in entries if e.step.fits(leaves)), None)
         if fitting is None:
-            lines = known[0].step.differences(leaves, names, labels)
+            lines = entries[0].step.differences(leaves, names, labels)
             return "\n  ".join([f"{who} traces anew, as what it uses outside has changed:", *lines])
         quick = next((q for q in self._quick if q.step is fitting.step), None)
         donated = [] if quick is None else quick.donated
@@ -581,8 +604,8 @@ class Compiled:
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Shapes and dtypes of the result, as ``jax.ShapeDtypeStruct``; nothing is computed."""
         native, args, kwargs = self._native(*trees.map_leaves(struct_like, (tuple(args), kwargs)))
-        found = native.eval_shape(*args, **kwargs)
-        return trees.map_leaves(lambda x: x._value if isinstance(x, Tensor) else x, found)
+        structs = native.eval_shape(*args, **kwargs)
+        return trees.map_leaves(lambda x: x._value if isinstance(x, Tensor) else x, structs)
 
     def clear_cache(self) -> None:
         """Forget every compiled program."""

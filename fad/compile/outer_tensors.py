@@ -93,8 +93,8 @@ class TwinRoot:
     ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
     of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is, the first one of these. ``facts``,
     ``grad``: as they were before the body ran. ``owns_value``: it is no view, nor another Tensor that shares
-    a storage. ``captured``: the body has met it as a Tensor from outside, not as an argument. ``number``: the
-    array, where Python code of the body has read numbers of it, so that the program depends on them.
+    a storage. ``captured``: the body uses it as a Tensor from outside, not only as an argument. ``number``:
+    the array, where Python code of the body has read numbers of it, so that the program depends on them.
     """
 
     tensor: Tensor
@@ -107,8 +107,8 @@ class TwinRoot:
     number: PyTree = None
 
     @property
-    def is_met(self) -> bool:
-        """Whether the body closes over it."""
+    def is_closed_over(self) -> bool:
+        """Whether the body uses it other than as an argument."""
         return self.captured or not isinstance(self.source, int)
 
 
@@ -223,7 +223,7 @@ class Twins:
 
     def _capture(self, t: Tensor, seen: Tensor) -> PyTree:
         tracer = stand_in(seen.aval)
-        self.level.given.append((tracer, t))
+        self.level.stand_ins_for.append((tracer, t))
         return tracer
 
     def _root(
@@ -319,10 +319,10 @@ class Twins:
         entry = self._inside.get(id(t))
         return None if entry is None else entry[2]
 
-    def met(self) -> list[Tensor]:
+    def closed_over(self) -> list[Tensor]:
         """The Tensors outside that have a twin, but arguments that the body does not also close over."""
         entries = self._inside.values()
-        return [t for t, _, root in entries if root is None or root.is_met]
+        return [t for t, _, root in entries if root is None or root.is_closed_over]
 
     def changes(self) -> list[Change]:
         """What the body has done to Tensors from outside.

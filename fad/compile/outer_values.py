@@ -158,13 +158,15 @@ _MOST, _DEEP = 2_000, 5
 _NUMBERS = (bool, int, float, complex, str)
 _LIBRARIES = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
 _ABSENT = object()
+GONE = (LookupError, ValueError)
 
 
 class Place(NamedTuple):
     """Where Python code finds a ``value``: an item, an attribute, a variable.
 
-    ``look`` gives what is there, ``put`` puts something else there; None for what does not change, as the
-    items of a tuple. ``parent`` is the place of what it is an item or an attribute of.
+    ``look`` gives what is there, or raises one of `GONE` if nothing is; ``put`` puts something else there.
+    They are None for what does not change, as the items of a tuple. ``parent`` is the place of what it is an
+    item or an attribute of.
     """
 
     name: str
@@ -172,6 +174,14 @@ class Place(NamedTuple):
     look: Callable[[], object] | None = None
     put: Callable[[PyTree], object] | None = None
     parent: Place | None = None
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether something else is there now, or nothing."""
+        try:
+            return self.look is not None and self.look() is not self.value
+        except GONE:
+            return True
 
 
 class Move(NamedTuple):
@@ -184,7 +194,7 @@ class Move(NamedTuple):
 class Surroundings:
     """The places that a function leads to, before it is traced.
 
-    ``moves``: what `check` has found that the trace has put in other places.
+    ``moves``: what the trace has put in other places, as `check` notes it.
     """
 
     def __init__(self, f: Callable[..., PyTree], statics: Sequence[PyTree]) -> None:
@@ -236,7 +246,7 @@ class Surroundings:
                 self._note_move(old, new)
 
     def _note_move(self, old: Place, new: Place) -> None:
-        if new.put is None or old.look is None or old.look() is old.value:
+        if new.put is None or not old.has_changed:
             return  # it is in a tuple; or in a list that is no longer where it was
         parent = new.parent
         in_a_row = parent is not None and isinstance(parent.value, (list, collections.deque))
@@ -340,7 +350,7 @@ def _parts(place: Place) -> list[Place]:
         ]
     if isinstance(x, (list, collections.deque)):
         return [
-            _item(f"{within}[{k}]", v, x, k, functools.partial(_at, x, k), place)
+            _item(f"{within}[{k}]", v, x, k, functools.partial(operator.getitem, x, k), place)
             for k, v in enumerate(itertools.islice(list(x), _MOST))
         ]
     if isinstance(x, (tuple, set, frozenset)):
@@ -364,10 +374,6 @@ def _attribute(name: str, value: PyTree, x: PyTree, key: str, parent: Place | No
     return Place(name, value, look, functools.partial(setattr, x, key), parent)
 
 
-def _at(x: Sequence[object], k: int) -> object:
-    return x[k] if k < len(x) else _ABSENT
-
-
 def _is_of_library(module: object) -> bool:
     name = str(module).partition(".")[0]
     return name in _LIBRARIES or name in sys.stdlib_module_names
@@ -375,19 +381,19 @@ def _is_of_library(module: object) -> bool:
 
 def _attributes(x: PyTree) -> dict[str, PyTree]:
     """The attributes of an object of the user: its own, and those of its classes that are data."""
-    found: dict[str, PyTree] = {}
+    values: dict[str, PyTree] = {}
     for kind in reversed(type(x).__mro__):
         if _is_of_library(kind.__module__) and kind.__module__ != "__main__":
             continue
         slots = kind.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
             if hasattr(x, name):
-                found[name] = getattr(x, name)
+                values[name] = getattr(x, name)
         for name, value in vars(kind).items():
             is_data = not name.startswith("__") and not hasattr(type(value), "__get__")
             if is_data and name != "_abc_impl":
-                found[name] = value
-    return {**found, **getattr(x, "__dict__", {})}
+                values[name] = value
+    return {**values, **getattr(x, "__dict__", {})}
 
 
 def _of_function(f: types.FunctionType) -> list[Place]:
@@ -398,7 +404,7 @@ def _of_function(f: types.FunctionType) -> list[Place]:
             value = cell.cell_contents
         except ValueError:  # it has none yet
             continue
-        look = functools.partial(_contents, cell)
+        look = functools.partial(getattr, cell, "cell_contents")
         places.append(Place(name, value, look, functools.partial(setattr, cell, "cell_contents")))
     arguments = inspect.signature(f, follow_wrapped=False).parameters.values()
     places += [Place(p.name, p.default) for p in arguments if p.default is not p.empty]
@@ -415,13 +421,6 @@ def _of_function(f: types.FunctionType) -> list[Place]:
             put = functools.partial(operator.setitem, f.__globals__, name)
             places.append(Place(name, value, look, put))
     return places
-
-
-def _contents(cell: types.CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it has none
-        return _ABSENT
 
 
 def _names(code: types.CodeType) -> set[str]:

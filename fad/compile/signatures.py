@@ -92,28 +92,28 @@ class Arguments:
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
     ) -> tuple[tuple[PyTree, ...], list[PyTree], dict[str, PyTree]]:
         """Static arguments, hashable, and the arguments without them; None is where they stood."""
-        given, named = list(args), dict(kwargs)
+        positional, by_name = list(args), dict(kwargs)
         static: list[PyTree] = []
         for n in self.nums:
-            if n < len(given):
-                static.append((n, self._fixed(given[n])))
-                given[n] = None
+            if n < len(positional):
+                static.append((n, self._fixed(positional[n])))
+                positional[n] = None
         for name in self.names:
-            if name in named:
-                static.append((name, self._fixed(named.pop(name))))
-        return tuple(static), given, named
+            if name in by_name:
+                static.append((name, self._fixed(by_name.pop(name))))
+        return tuple(static), positional, by_name
 
     def whole(
         self, static: tuple[PyTree, ...], args: Sequence[PyTree], kwargs: dict[str, PyTree]
     ) -> tuple[list[PyTree], dict[str, PyTree]]:
         """The arguments that `part` has taken apart."""
-        given, named = list(args), dict(kwargs)
+        positional, by_name = list(args), dict(kwargs)
         for place, fixed in static:
             if isinstance(place, int):
-                given[place] = fixed.value
+                positional[place] = fixed.value
             else:
-                named[place] = fixed.value
-        return given, named
+                by_name[place] = fixed.value
+        return positional, by_name
 
     def mark(self, args: Sequence[PyTree], kwargs: dict[str, PyTree]) -> tuple[PyTree, PyTree]:
         """The arguments, with those that are static kept from being taken for pytrees."""
@@ -175,16 +175,16 @@ def positions_and_names(
                 f"{who}: {what}_argnums={nums!r} is out of range: the function takes {count} "
                 "positional arguments"
             )
-    known = {p.name for p in parameters}
+    names_of_f = {p.name for p in parameters}
     for name in given_names:
-        if name not in known and inspect.Parameter.VAR_KEYWORD not in kinds:
+        if name not in names_of_f and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise StructureError(
                 f"{who}: {what}_argnames={names!r}: the function has no argument {name!r}, it has "
-                f"{', '.join(sorted(known)) or 'none'}"
+                f"{', '.join(sorted(names_of_f)) or 'none'}"
             )
-    found = {n + count if n < 0 else n for n in given_nums}
-    found |= {positional.index(n) for n in given_names if n in positional}
-    return found, set(given_names) | {positional[n] for n in found if n < count}
+    positions = {n + count if n < 0 else n for n in given_nums}
+    positions |= {positional.index(n) for n in given_names if n in positional}
+    return positions, set(given_names) | {positional[n] for n in positions if n < count}
 
 
 # What a compiled program depends on: as a key, and in words.
@@ -224,12 +224,12 @@ def lanes(leaves: Sequence[Operand]) -> tuple[Hashable, ...]:
     """What decides how a function draws random numbers: for each running vmap its randomness, and if that
     matters, which arguments differ between lanes.
     """
-    found: list[PyTree] = []
+    draws: list[PyTree] = []
     for level in batch_levels():
         randomness = level.randomness if level.id > state.outside_jax_trace else "traced apart"
         strict = level.draws.strict and level.id > state.outside_jax_trace
-        found.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
-    return tuple(found)
+        draws.append((randomness, tuple([differs(x, level) for x in leaves]) if strict else ()))
+    return tuple(draws)
 
 
 def _modes() -> tuple[Hashable, ...]:
@@ -271,15 +271,15 @@ def made_before(f: Callable[..., PyTree]) -> list[dict[str, str]]:
 def _closure_in_words(f: Callable[..., PyTree]) -> dict[str, str]:
     f = inspect.unwrap(f)
     names = getattr(getattr(f, "__code__", None), "co_freevars", ())
-    found = {}
+    words = {}
     for name, cell in zip(names, getattr(f, "__closure__", None) or (), strict=True):
         try:
             value = cell.cell_contents
         except ValueError:  # it has none yet
             continue
         plain = isinstance(value, (bool, int, float, complex, str))
-        found[f"{name}, which it closes over,"] = repr(value) if plain else describe(value)
-    return found
+        words[f"{name}, which it closes over,"] = repr(value) if plain else describe(value)
+    return words
 
 
 def differences(
@@ -365,18 +365,18 @@ def placed(
             f"jit: with in_shardings, arguments are passed by position; got {', '.join(named)} by keyword"
         )
     dynamic = [i for i in range(len(args)) if i not in arguments.nums]
-    given = tuple([args[i] for i in dynamic])
-    leaves, structure = trees.flatten(given)
-    wanted = _spread(shardings, given, "jit: in_shardings", "argument")
+    dynamic_args = tuple([args[i] for i in dynamic])
+    leaves, structure = trees.flatten(dynamic_args)
+    wanted = _spread(shardings, dynamic_args, "jit: in_shardings", "argument")
     names = [f"argument {i}{path}" for i in dynamic for path in trees.path_names(args[i])]
     moved = [
         _put(x, s) if _may_move(x, s, name) else x
         for x, s, name in zip(leaves, wanted, names, strict=True)
     ]
-    found = list(args)
+    placed_args = list(args)
     for i, a in zip(dynamic, trees.unflatten(structure, moved), strict=True):
-        found[i] = a
-    return found
+        placed_args[i] = a
+    return placed_args
 
 
 def checked(shardings: PyTree, what: str = "in_shardings") -> PyTree:

@@ -24,32 +24,36 @@ import collections
 import dataclasses
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
 
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
-from fad.compile.outer_values import Move, Surroundings
+from fad.compile.outer_values import GONE, Live, Move, Surroundings
 from fad.core.avals import aval_of, struct_of
-from fad.core.jaxapi import array_type, inputs_of
+from fad.core.jaxapi import array_type, is_extended, part_for
+from fad.core.jaxprs import bind_jaxpr
 from fad.core.level import batch_dim, flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import (
     Tensor,
+    at_version,
     has_history,
     meta_of,
     new_tensor,
     storage_of,
     taken,
+    version_of,
 )
-from fad.core.types import Operand, PyTree
+from fad.core.types import Array, ArrayFunction, Operand, PyTree
 from fad.errors import GradientError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.vmap import bind_program
 from fad.transforms.backward import leaf_outside
-from fad.transforms.boundary import check_written
+from fad.transforms.boundary import check_written, leave
 from fad.views.aliases import snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
@@ -97,7 +101,7 @@ class OuterTensor:
         return None if meta is None else meta.grad
 
     def is_same(self, t: object, leaves: Sequence[PyTree]) -> bool:
-        """Whether ``t``, which `find` has found, is that Tensor on each way on which the body met it."""
+        """Whether ``t``, which `find` gives, is that Tensor on each way on which the body comes to it."""
         if self.tensor is not None and t is not self.tensor:
             return False
         return all([other.find_grad(leaves) is t for other in self.also])
@@ -166,7 +170,7 @@ class StepTrace:
 
     ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`,
     `TRACKED`, `FREED`, or a Tensor from outside. ``outputs``: for each change, the number of the output that
-    is new.
+    is new. ``versions``: for each output, how often the body has written to what is a new Tensor outside.
     """
 
     def __init__(
@@ -187,6 +191,8 @@ class StepTrace:
         self.changes: list[Change] = []
         self.outputs: list[int] = []
         self.tracked: list[bool] = []
+        self.versions: list[int] = []
+        self.keys: list[int] = []  # the outputs that are results of random keys
 
     def finish(self, results: Sequence[PyTree]) -> list[PyTree]:
         """The outputs of the program: results that are not Tensors from outside, and what is new there."""
@@ -200,8 +206,10 @@ class StepTrace:
                 self.kinds.append(t)
                 continue
             self.kinds.append(_kind_of(x, twins.level))
+            self.keys += [len(outs)] if holds_keys(x) else []
             places.setdefault(id(x), len(outs))
             outs.append(x)
+            self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
         self.changes = twins.changes()
         for what, new in [(c.what, c.new) for c in self.changes]:
             if what == "requires_grad" or new is None:
@@ -214,6 +222,7 @@ class StepTrace:
             else:
                 place = places[id(new)] = len(outs)
                 outs.append(new)
+                self.versions.append(version_of(new) if what == "grad" else 0)
             self.outputs.append(place)
             self.tracked.append(place >= 0 and has_history(new))
         return outs
@@ -233,16 +242,16 @@ class StepState:
 
     def __init__(self, trace: StepTrace, around: Surroundings) -> None:
         twins = trace.twins
-        met = twins.met()
+        closed_over = twins.closed_over()
         self.moves = around.moves
-        places = around.places_of(met) if met or self.moves else []
+        places = around.places_of(closed_over) if closed_over or self.moves else []
         by_root: dict[int, OuterTensor] = {}
 
         def outer_of(root: TwinRoot) -> OuterTensor:
             outer = by_root.get(id(root))
             if outer is None:
-                of = root.source
-                source = outer_of(of) if isinstance(of, TwinRoot) else of
+                owner = root.source
+                source = outer_of(owner) if isinstance(owner, TwinRoot) else owner
                 outer = by_root[id(root)] = OuterTensor(root, source)
             return outer
 
@@ -254,12 +263,16 @@ class StepState:
         for root, outer in zip(twins.roots, self.outers, strict=True):
             leaves = [x for x in twins.roots if x.grad is root.tensor and x is not root.source]
             outer.also = list(map(outer_of, leaves))
-            # That the body has met a ``.grad`` does not tell whether it has found it elsewhere too.
+            # That the body uses a ``.grad`` does not tell whether it has found it elsewhere too.
             is_grad = bool(outer.also) or isinstance(root.source, TwinRoot)
-            if root.is_met and (not is_grad or any([p.value is root.tensor for p in places])):
+            if root.is_closed_over and (
+                not is_grad or any([p.value is root.tensor for p in places])
+            ):
                 outer.tensor = root.tensor
         self._places = places
-        self._where = [(place.look, place.value) for place in places if place.look is not None]
+        self._parts: dict[int, tuple[Primitive, list[bool]]] = {}  # by the number of an output
+        self._looks = [place.look for place in places if place.look is not None]
+        self._looked = [place.value for place in places if place.look is not None]
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
         self.kinds = [outer_or(kind) for kind in trace.kinds]
         self.leaf_facts = trace.leaf_facts
@@ -274,6 +287,9 @@ class StepState:
             )
             for c, output, tracked in zip(trace.changes, trace.outputs, trace.tracked, strict=True)
         ]
+        self.versions = trace.versions
+        # What each result of random keys is computed of: values outside, and the numbers of leaves.
+        self.key_sources: dict[int, list[PyTree]] = {k: [] for k in trace.keys}
         self.count = sum([isinstance(kind, str) for kind in self.kinds])
         self.outputs = 1 + max([self.count - 1, *[e.output for e in self.effects]])
         self.unknown = trace.unknown
@@ -309,13 +325,36 @@ class StepState:
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
-        return all([look() is value for look, value in self._where])
+        try:
+            return all(map(operator.is_, map(operator.call, self._looks), self._looked))
+        except GONE:
+            return False
 
     def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
         """Whether results are Tensors: if one is written to or given, or nothing is given and one is used."""
         if self.effects or (self.outers and not leaves):
             return True
         return any([isinstance(x, Tensor) for x in leaves])
+
+    def note_keys(
+        self, primitive: Primitive, fixed: Sequence[PyTree], operands: Sequence[PyTree]
+    ) -> None:
+        """Note what results of random keys are computed of; ``fixed``: what stands for the first operands."""
+        if not self.key_sources:
+            return
+        sources = [*fixed, *range(len(operands) - len(fixed))]
+        closed = jax.make_jaxpr(primitive.flat)(*map(_struct, operands))
+        for k in self.key_sources:
+            used = part_for(closed, k)[1]
+            self.key_sources[k] = list(itertools.compress(sources, used))
+
+    def gives_plain_keys(self, output: int, leaves: Sequence[PyTree]) -> bool:
+        """Whether it is a result of random keys that are computed of no Tensor: JAX has arrays of these."""
+        sources = self.key_sources.get(output)
+        if sources is None:
+            return False
+        values = [leaves[x] if isinstance(x, int) else x for x in sources]
+        return not any([isinstance(x, (Tensor, OuterTensor, Live)) for x in values])
 
     @property
     def acts(self) -> bool:
@@ -362,7 +401,7 @@ class StepState:
         for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
             lines += _differing(label, facts_of(x), facts)
         for place in self._places:
-            if place.look is not None and place.look() is not place.value:
+            if place.has_changed:
                 kind = "Tensor" if isinstance(place.value, Tensor) else "object"
                 lines.append(f"{place.name} is another {kind} now")
         for outer in self.outers:
@@ -399,10 +438,12 @@ class StepState:
         values = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in (*fixed, *leaves)]
         if self.reached is not None and state.levels:
             self._check_reached(values, leaves)
-        if not self.tracked and not (state.levels and FREED in self.kinds):
-            return list(map(without_history, values))
         written = {id(e.outer.find(leaves)) for e in self.effects if e.what == "value"}
         saved = [id(x) in written and isinstance(x, Tensor) for x in values]  # as they are before
+        if not self.tracked and not (state.levels and FREED in self.kinds):
+            values = list(map(without_history, values))
+            if not state.levels:
+                return values
         return [snapshot(x) if s else x for x, s in zip(values, saved, strict=True)]
 
     def _check_reached(self, values: Sequence[PyTree], leaves: Sequence[PyTree]) -> None:
@@ -446,20 +487,27 @@ class StepState:
                         "they are separate, and one would keep its old value. Pass one of them, or x.clone()."
                     )
 
-    def same_in_lanes(
+    def at_their_levels(
         self, primitive: Primitive, operands: Sequence[PyTree], outs: Sequence[PyTree]
     ) -> list[PyTree]:
-        """The outputs; what is new outside and computed of nothing that a vmap maps is one value."""
+        """The outputs; what is new outside is at the levels of what it is computed of, as eagerly.
+
+        A transform around sees one operation, whose outputs all depend on all operands. So what depends on
+        fewer of them is computed by a part of the program.
+        """
         results = list(outs)
-        written = sorted({e.output for e in self.effects if e.output >= 0})
-        batched = [k for k in written if any([x.level.maps for x in layers(results[k])])]
-        if not batched:
-            return results
-        mapped = [any([x.level.maps for x in layers(x)]) for x in operands]
-        closed = jax.make_jaxpr(primitive.flat)(*[struct_of(aval_of(x)) for x in operands])
-        for k in batched:
-            if not any([a and b for a, b in zip(inputs_of(closed, k), mapped, strict=True)]):
-                results[k] = _one_lane(results[k])
+        for k in {e.output for e in self.effects if e.output >= 0}:
+            around = _levels(results[k])
+            if not around or primitive.calls_host:
+                continue
+            if k not in self._parts:
+                closed = jax.make_jaxpr(primitive.flat)(*map(_struct, operands))
+                part, needed = part_for(closed, k)
+                self._parts[k] = Primitive(primitive.name, _only(bind_jaxpr(part))), needed
+            alone, needed = self._parts[k]
+            values = list(itertools.compress(operands, needed))
+            if not around <= set().union(*map(_levels, values)):
+                results[k] = bind_program(alone, values)
         return results
 
     def apply(
@@ -498,19 +546,25 @@ class StepState:
     def _new(self, effect: Effect, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> PyTree:
         if effect.output >= 0:
             new = _below(outs[effect.output])
-            return new if effect.tracked or effect.what == "grad" else without_history(new)
+            if effect.what == "grad":
+                return at_version(new, self.versions[effect.output])
+            return new if effect.tracked else without_history(new)
         return effect.new.find(leaves) if isinstance(effect.new, OuterTensor) else effect.new
 
     def results(self, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
         """The results of the function, of the outputs of the program."""
-        it = iter(outs)
-        results = []
+        tensors = self.gives_tensors(leaves)
+        numbers = itertools.count()
+        results: list[PyTree] = []
         for kind in self.kinds:
-            if isinstance(kind, str):
-                x = next(it)
-                results.append(freed(x) if kind is FREED else x)
-            else:
-                results.append(kind.find(leaves) if isinstance(kind, OuterTensor) else kind)
+            if not isinstance(kind, str):
+                x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
+                results.append(leave(x, tensors))
+                continue
+            k = next(numbers)
+            x = freed(outs[k]) if kind is FREED else outs[k]
+            x = leave(x, tensors and not self.gives_plain_keys(k, leaves))
+            results.append(at_version(x, self.versions[k]) if isinstance(x, Tensor) else x)
         return results
 
     def as_in_body(self, outs: Sequence[PyTree]) -> list[PyTree]:
@@ -563,13 +617,17 @@ def _refuse_traced(t: Tensor) -> None:
         )
 
 
-def _one_lane(x: PyTree) -> PyTree:
-    """The value that a Tensor has in every lane of the vmaps around."""
-    while isinstance(x, Tensor) and x.level.maps:
-        level: PyTree = x.level
-        dim = batch_dim(x)
-        x = as_tensor(x.value) if dim is None else as_tensor(level.unwrap(x, 0))[0]
-    return x
+def _struct(x: PyTree) -> PyTree:
+    return struct_of(aval_of(x))
+
+
+def _levels(x: PyTree) -> set[object]:
+    """The running levels that ``x`` belongs to, but the tape and the body around."""
+    return {t.level for t in layers(x)} - {ROOT, state.body}
+
+
+def _only(run: Callable[..., Sequence[Array]]) -> ArrayFunction:
+    return lambda *values: run(*values)[0]
 
 
 def _below(x: PyTree) -> PyTree:
@@ -582,6 +640,18 @@ def _below(x: PyTree) -> PyTree:
             break
         x = as_tensor(x.value)
     return x
+
+
+def is_key(x: object) -> bool:
+    """Whether ``x`` is an array of random keys, as JAX has them."""
+    if type(x) is array_type or type(x) is Tensor:
+        return False
+    return isinstance(x, jax.Array) and is_extended(x.dtype)
+
+
+def holds_keys(x: PyTree) -> bool:
+    """Whether ``x`` is an array or a Tensor of random keys."""
+    return is_key(x) or (isinstance(x, Tensor) and is_extended(x.dtype))
 
 
 def freed(x: PyTree) -> Tensor:
@@ -637,6 +707,7 @@ class Writer:
         storage = storage_of(t)
         if storage.data is not None:
             self._set(storage, "data", new_tensor(new, ROOT))
+        self._set(storage, "owned", False)
         self._set(t, "_value", new)
         self._set(storage, "version", storage.version + effect.writes)
         link: PyTree = t.meta.link  # type: ignore[union-attr]

@@ -404,11 +404,11 @@ def without_unused(closed: types.JaxProgram) -> types.JaxProgram:
     return ClosedJaxpr(needed, closed.consts)
 
 
-def inputs_of(closed: types.JaxProgram, output: int) -> list[bool]:
-    """Which inputs of a closed jaxpr one output is computed from."""
+def part_for(closed: types.JaxProgram, output: int) -> tuple[types.JaxProgram, list[bool]]:
+    """The part of a program that computes one output, and which inputs it takes."""
     needed = [k == output for k in range(len(closed.jaxpr.outvars))]
-    used: list[bool] = _dce_jaxpr(closed.jaxpr, needed)[1]
-    return used
+    jaxpr, used = _dce_jaxpr(closed.jaxpr, needed)
+    return ClosedJaxpr(jaxpr, closed.consts), used
 
 
 private("jax._src.interpreters.partial_eval.DynamicJaxprTrace.new_arg")

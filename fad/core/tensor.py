@@ -28,16 +28,16 @@ class Storage:
 
     ``version`` counts in-place changes. Some aliases share the value but not the history (`x.detach()`):
     ``peers`` are weak references to these, and once there are some, ``data`` is the current value without
-    history. A write holds ``lock``. ``owned``: the version whose array was made by compiled code and never
-    given away, see NOTE [donated buffers]; -1 if there is none. ``place``: where the elements are, in the
-    argument of a transformed function, see `fad.views.make_view`; None if they are next to each other.
+    history. A write holds ``lock``. ``owned``: compiled code has put the value there, and its array was never
+    given away, see NOTE [donated buffers]. ``place``: where the elements are, in the argument of a
+    transformed function, see `fad.views.make_view`; None if they are next to each other.
     """
 
     __slots__ = ("__weakref__", "data", "lock", "owned", "peers", "place", "version")
 
     def __init__(self, version: int = 0) -> None:
         self.version = version
-        self.owned = -1
+        self.owned = False
         self.data: Any = None
         self.peers: list[weakref.ref[Tensor]] = []
         self.place: Any = None
@@ -292,6 +292,13 @@ def version_of(t: Tensor) -> int:
     return 0 if t.meta is None else t.meta.storage.version
 
 
+def at_version(t: Tensor, version: int) -> Tensor:
+    """``t``, a new Tensor, as one whose value was changed in place so often."""
+    if version:
+        storage_of(t).version = version + (INFERENCE if meta_of(t).inference else 0)
+    return t
+
+
 def has_history(t: Tensor) -> bool:
     """Whether ``t`` has a node, or will have one once its trace has run: whether it is no leaf."""
     if bodies.traced:
@@ -306,7 +313,7 @@ def given_away(t: Tensor) -> None:
     """Note that the array of ``t`` is returned to a caller: from now on ``t`` is not its only owner."""
     meta = t.meta
     if meta is not None and meta.storage is not UNSHARED:
-        meta.storage.owned = -1
+        meta.storage.owned = False
 
 
 def is_operand(x: object) -> bool:

@@ -91,8 +91,8 @@ def unrecorded(new: Array, old: Array | None = None) -> Array:
     if not is_inexact(new.dtype):
         return new
     operands = (new,) if old is None else (new, old)
-    found: Array = unrecorded_p.bind(*operands, refuses=False)[0]
-    return found
+    out: Array = unrecorded_p.bind(*operands, refuses=False)[0]
+    return out
 
 
 def _first(*values: Array, refuses: bool) -> list[Array]:
@@ -242,15 +242,15 @@ _bodies = Cache()
 
 def body_of_code(key: Hashable) -> Body:
     """The one for a key with what `code_of` gives."""
-    found: Body = _bodies.get(key) or _bodies.put(key, Body())
-    return found
+    body: Body = _bodies.get(key) or _bodies.put(key, Body())
+    return body
 
 
 def code_of(f: Callable[..., PyTree]) -> Hashable:
     """What functions have in common that the same line of a program has made."""
-    found: list[Any] = []
-    while len(found) < 16:
-        found.append(getattr(f, "__code__", type(f)))
+    codes: list[Any] = []
+    while len(codes) < 16:
+        codes.append(getattr(f, "__code__", type(f)))
         if isinstance(f, functools.partial):
             f = f.func
         elif hasattr(f, "__wrapped__"):
@@ -259,7 +259,7 @@ def code_of(f: Callable[..., PyTree]) -> Hashable:
             f = f.__func__
         else:
             break
-    return tuple(found)
+    return tuple(codes)
 
 
 # JAX functions that take functions: their bodies are fad code, staged into one Primitive.
@@ -312,10 +312,10 @@ class StagedLevel(RecordingLevel, TracedBody):
     ``stand_ins`` are in the body what ``captures`` are outside. ``has_drawn``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
-    ``lifted`` are inputs of the staged call too, with their tracers in ``given``; so are Tensors from outside
-    that have a twin in the body. ``twins``: the `fad.compile.outer_tensors.Twins` of a body of `jit`.
-    ``loops`` are those that were rolled, last those of bodies in it; ``traced``, the program before that, and
-    ``size``, its number of equations after it. ``times``: when each operation was evaluated.
+    ``lifted`` are inputs of the staged call too, and so are Tensors from outside that have a twin in the
+    body: ``stand_ins_for`` has their tracers. ``twins``: the `fad.compile.outer_tensors.Twins` of a body of
+    `jit`. ``loops`` are those that were rolled, last those of bodies in it; ``traced``, the program before
+    that, and ``size``, its number of equations after it. ``times``: when each operation was evaluated.
     """
 
     kind = "staged"
@@ -334,7 +334,7 @@ class StagedLevel(RecordingLevel, TracedBody):
         self.jax_trace: Any = None
         self.numbers: list[Operand] = []
         self.lifted: frozenset[int] = frozenset()
-        self.given: list[tuple[Any, Any]] = []
+        self.stand_ins_for: list[tuple[Any, Any]] = []
         self.loops: list[Rolled] = []
         self.size = 0
         self.times: list[float] = []
@@ -367,8 +367,8 @@ class StagedLevel(RecordingLevel, TracedBody):
 
     def outlive(self, t: Tensor) -> Value:
         if not isinstance(t.value, jax.core.Tracer):
-            found: Value = t.value
-            return found
+            value: Value = t.value
+            return value
         raise LevelError(
             f"a Tensor ({describe(t)}) of a function that is being compiled (by jit, or as the body of "
             "scan, cond, ...) was used after its trace had finished, where it has no value: return it "
@@ -429,7 +429,7 @@ class StagedLevel(RecordingLevel, TracedBody):
         if len(self.numbers) - 1 not in self.lifted:
             return x
         tracer: Array = jaxapi.stand_in(aval_of(x))
-        self.given.append((tracer, x))
+        self.stand_ins_for.append((tracer, x))
         return tracer
 
     def _is_constant(self, x: Tensor) -> bool:
@@ -490,9 +490,9 @@ def stage(
     @restores_modes
     def traced(*leaves: Operand) -> list[Array]:
         with level, body_of(level) if kept else contextlib.nullcontext():
-            outs, found = trees.flatten(run(level, *leaves))
+            outs, structure_of_outs = trees.flatten(run(level, *leaves))
             check_outputs(outs, getattr(run, "name", "a compiled function"))
-            structure.append(found)
+            structure.append(structure_of_outs)
             return [level.lower(x) for x in outs]
 
     roll = state.rolls if roll is None else roll
@@ -509,7 +509,7 @@ def stage(
     body.note_numbers(level.numbers)
     captured: dict[int, Operand] = {}
     captured.update(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
-    for tracer, x in level.given:  # arrays of numbers, which are not made while JAX traces
+    for tracer, x in level.stand_ins_for:  # arrays of numbers, which are not made while JAX traces
         if type(x) in SCALARS:
             x = constant(x)
         captured[id(tracer)] = as_array(np.asarray(x)) if isinstance(x, np.number) else x
@@ -551,20 +551,18 @@ def _primitive_for(
     literals = tuple([(k, bits(c)) for k, c in fixed.items()])
     key = (name, axes, jaxpr_key(closed.jaxpr), literals)
     with _lock:
-        known = _primitives.get(key)
-        if known is not None:
+        cached = _primitives.get(key)
+        if cached is not None:
             _primitives.move_to_end(key)
-            return known
+            return cached
         run = bind_jaxpr(closed)
 
         def call(*values: Operand) -> tuple[Array, ...]:
-            given = list(values[len(axes) :])
+            inputs = list(values[len(axes) :])
             for k, c in fixed.items():  # in order
-                given.insert(k, c)
-            if axes:
-                with traced_in(axes):
-                    return tuple(run(*given))
-            return tuple(run(*given))
+                inputs.insert(k, c)
+            with traced_in(axes) if axes else contextlib.nullcontext():
+                return tuple(run(*inputs))
 
         # Bodies of one code have several programs where they call rules that are made anew, for example.
         primitive = Primitive(name, call, collective=bool(axes), shared=body.has_programs)
@@ -642,8 +640,8 @@ class _Orders:
         @functools.wraps(f, updated=())
         def body(*args: PyTree, **kwargs: object) -> PyTree:
             out = f(*self._in_order(args), **kwargs)
-            for structure, found in _by_structure([out]).items():
-                self.results.setdefault(structure, found[0])
+            for structure, skeletons in _by_structure([out]).items():
+                self.results.setdefault(structure, skeletons[0])
             return out
 
         return body
@@ -651,26 +649,28 @@ class _Orders:
     def _in_order(self, args: Sequence[Operand]) -> list[Operand]:
         if not self._operands:
             return list(args)
-        given = []
+        in_order = []
         seen: collections.Counter[trees.PyTreeDef] = collections.Counter()
         for x in args:
             leaves, structure = trees.flatten(x)
-            found = self._operands.get(structure, [None])
-            given.append(
-                trees.unflatten(structure, leaves, found[min(seen[structure], len(found) - 1)])
+            skeletons = self._operands.get(structure, [None])
+            in_order.append(
+                trees.unflatten(
+                    structure, leaves, skeletons[min(seen[structure], len(skeletons) - 1)]
+                )
             )
             seen[structure] += 1
-        return given
+        return in_order
 
 
 def _by_structure(values: Sequence[Operand]) -> dict[trees.PyTreeDef, list[Operand]]:
     """Skeletons of the values, by their structures; none if all have the order of JAX."""
-    found: dict[trees.PyTreeDef, list[Any]] = {}
+    skeletons: dict[trees.PyTreeDef, list[Any]] = {}
     structures = [trees.flatten(x)[1] for x in values]
     if any([trees.order_of(x) for x in values]):
         for structure, x in zip(structures, values, strict=True):
-            found.setdefault(structure, []).append(trees.skeleton(x))
-    return found
+            skeletons.setdefault(structure, []).append(trees.skeleton(x))
+    return skeletons
 
 
 def _is_body(x: object) -> bool:

@@ -443,6 +443,7 @@ def write_value(t: Tensor, level: Level, value: Operand) -> None:
     if usual and (meta is None or not (meta.link or meta.inference)) and type(value) is array_type:
         storage = storage_of(t)  # what follows, where it has nothing to look for
         with storage.lock:
+            storage.owned = False
             set_value(t, new_tensor(value, ROOT))
             storage.version += 1
             remember_write(storage, storage.version)
@@ -702,6 +703,7 @@ def _write_values(
     new = op.execute(values)
     while state.trace is not None:  # of before, or of a finalizer in the middle of the operation
         flush()
+    meta.storage.owned = False
     root._value = new
     meta.storage.version += 1
     return True
@@ -724,6 +726,7 @@ def _commit(root: Tensor, new: Tensor) -> None:
         data = fresh
     version = storage.version + 1
     note_written_outputs(root, storage, version)
+    storage.owned = False
     recorded = new.level.id > state.watermark
     if new.level is root.level and not recorded:
         set_value(root, new if new.level is ROOT else with_history(new, root))
@@ -787,6 +790,7 @@ def become_view(t: Tensor, view: Callable[[Tensor], Tensor], who: str) -> Tensor
             link.creation = old.creation
         meta = meta_of(t)
         note_written_outputs(t, storage, storage.version + 1)
+        storage.owned = False
         storage.version += 1
         remember_write(storage, storage.version)
         link.seen = _NEVER

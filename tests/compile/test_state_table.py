@@ -12,6 +12,7 @@ import pytest
 from helpers import assert_close, counted, is_idle
 
 import fad
+import fad.numpy as fnp
 from fad.errors import GradientError, HostValueError, LevelError
 
 
@@ -550,3 +551,114 @@ def test_a_function_without_arguments_gives_tensors_where_it_uses_some() -> None
         assert [type(x) for x in double().values()] == [fad.Tensor, fad.Tensor]
     assert isinstance(fad.jit(lambda: jnp.ones(2))(), jax.Array)
     assert isinstance(fad.jit(lambda x: x * w)(jnp.ones(2)), jax.Array)
+
+
+@pytest.mark.parametrize("compile", [lambda f: f, fad.jit], ids=["eager", "jit"])
+def test_a_result_has_the_version_of_what_the_body_has_written(compile: Any) -> None:
+    def pure(x, other):
+        y = x * 1.0
+        for _ in range(8):
+            y.add_(1.0)
+        return {"y": y, "part": y[:1], "new": x * 2.0, "number": 1}
+
+    total, w = fad.zeros(2), leaf(1.0, 2.0)
+
+    def acts(x, other):
+        y = x * w
+        y.mul_(2.0)
+        total.add_(x)
+        w.grad = fad.ones(2).mul_(3.0)
+        return y, y * 2.0, w.grad
+
+    pure, alone, acts = compile(pure), compile(lambda x: (x * 1.0).add_(1.0)), compile(acts)
+    for k in range(5):
+        x, other = fad.ones(2), jnp.ones(2) if k == 3 else fad.ones(2)
+        out = pure(x, other)
+        assert [t.version for t in (out["y"], out["part"], out["new"])] == [8, 8, 0]
+        assert alone(x).version == 1 and type(alone(x)) is fad.Tensor
+        assert [t.version for t in acts(x, other)] == [1, 0, 1]
+        assert w.grad.version == 1 and total.version == k + 1
+        out = fad.vmap(pure, in_dims=(0, None))(fad.ones((3, 2)), other)
+        assert out["y"].tolist() == [[9.0, 9.0]] * 3
+
+
+@pytest.mark.parametrize("compile", [lambda f: f, fad.jit], ids=["eager", "jit"])
+def test_random_keys_are_arrays_unless_a_tensor_has_them(compile: Any) -> None:
+    total, held = fad.zeros(()), fad.tensor(fad.random.key(0))
+
+    def acts(x, key):
+        first, second = fad.random.split(key)
+        total.add_(x)
+        return first, {"second": second}, x * 2.0
+
+    def uses():
+        first, second = fad.random.split(held)
+        held.copy_(first)
+        return first, second
+
+    pure = compile(lambda x, key: (x * 2.0, fad.random.split(key, 3)))
+    fixed = compile(lambda x: (x, fad.random.key(3)))
+    acts, uses = compile(acts), compile(uses)
+    for k in range(4):
+        key, x = fad.random.key(k), fad.tensor(1.0)
+        first, second = acts(x, key)[:2]
+        parts = [first, second["second"], pure(x, key)[1], fixed(x)[1]]
+        assert not any([isinstance(p, fad.Tensor) for p in parts])
+        assert (
+            fad.random.key_data(first).tolist()
+            == jax.random.key_data(jax.random.split(key)[0]).tolist()
+        )
+        assert isinstance(pure(x, fad.tensor(key))[1], fad.Tensor)
+        assert isinstance(acts(x, fad.tensor(key))[0], fad.Tensor)
+        assert all([isinstance(p, fad.Tensor) for p in uses()])
+    assert held.version == 4
+
+
+AROUND: dict[str, Callable[[Any], Any]] = {
+    "grad": fad.grad,
+    "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x,)),
+    "hessian": fad.hessian,
+    "vmap": lambda f: lambda x: fad.vmap(f)(fnp.stack([x, 2 * x])),
+    "vmap of grad": lambda f: lambda x: fad.vmap(fad.grad(f))(fnp.stack([x, 2 * x])),
+    "vmap of jvp": lambda f: (
+        lambda x: fad.vmap(lambda v: fad.jvp(f, (v,), (v,)))(fnp.stack([x, 2 * x]))
+    ),
+    "grad of vmap": lambda f: fad.grad(lambda x: fad.vmap(f)(fnp.stack([x, 2 * x])).sum()),
+    "vmap of hessian": lambda f: lambda x: fad.vmap(fad.hessian(f))(fnp.stack([x, 2 * x])),
+    "jvp of vmap": lambda f: (
+        lambda x: fad.jvp(fad.vmap(f), (fnp.stack([x, x]),), (fnp.stack([x, x]),))
+    ),
+}
+
+
+@pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)
+@pytest.mark.parametrize("depends", [False, True])
+def test_what_is_written_is_at_the_levels_of_what_it_depends_on(around: Any, depends: bool) -> None:
+    """As an eager call does: a value that depends on the argument may be refused, or belong to its level."""
+
+    def outcome(compile: Any) -> Any:
+        w, count, seen = fad.tensor([1.0, 2.0]), fad.tensor(0.0), fad.zeros(2)
+
+        def step(x):
+            count.add_(1.0)
+            seen.copy_(2.0 * w)
+            if depends:
+                w.sub_(0.1 * x)
+            return ((w * x) ** 2).sum() * count
+
+        results = []
+        for _ in range(3):
+            try:
+                out = around(compile(step))(fad.tensor([1.0, 3.0]))
+                results += [leaf.tolist() for leaf in jax.tree.leaves(out)]
+            except (GradientError, LevelError) as error:
+                results.append(type(error))
+        if LevelError in results:  # what was written before it, a compiled call does not write
+            return results
+        levels = [t._level.id == 0 for t in (count, seen, w)]
+        return results, levels, [(t.tolist(), t.version) for t in (count, seen, w)]
+
+    for a, b in zip(
+        jax.tree.leaves(outcome(fad.jit)), jax.tree.leaves(outcome(lambda f: f)), strict=True
+    ):
+        assert a == b or a == pytest.approx(b, rel=1e-5)
