@@ -14,10 +14,10 @@ has a `DualLink`, which makes it again when ``x`` or ``t`` have changed, and pas
 dual and ``x`` have one `Storage`, so that views of the dual see the writes, and a saved dual that was
 changed is noticed.
 
-If ``x`` requires grad on the eager tape, or in the body of a `jit`, so does the dual: a node of the dual's level, which passes
-gradients on, leads to the place of ``x`` in its graph. So the tape goes on at the level of the dual, and a
-gradient with respect to ``x`` is a dual Tensor: forward over reverse. Other Tensors that require grad enter
-operations of that level in the same way, see `joined`.
+If ``x`` requires grad on the eager tape, or in the body of a `jit`, so does the dual: a node of the dual's
+level, which passes gradients on, leads to the place of ``x`` in its graph. So the tape goes on at the level
+of the dual, and a gradient with respect to ``x`` is a dual Tensor: forward over reverse. Other Tensors that
+require grad enter operations of that level in the same way, see `joined`.
 """
 
 from __future__ import annotations
