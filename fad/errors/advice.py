@@ -132,7 +132,10 @@ _NUMBER = "compute with fad.numpy, return it from the function, and read the num
 
 # What to write instead of reading a number where there is none, by what reads it.
 _READERS = {
-    "bool()": f"{_BRANCH}, fad.lax.while_loop instead of a while loop",
+    "bool()": (
+        f"{_BRANCH}, fad.lax.while_loop instead of a while loop; a flag among the arguments of fad.jit is a "
+        "number too, unless it is static (fad.jit(f, static_argnames=...))"
+    ),
     **dict.fromkeys(
         ("index()", "int()"),
         "range(n), x[:n], shapes, and indices of lists need one number: make n static "

@@ -212,7 +212,7 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
             if (
                 y.level.id > x.level.id
                 and y.level.alive
-                and not (y.level.on_tape and x.level.on_tape)
+                and not (y.level.on_tape and (x.level.on_tape or x.level is state.body))
             ):
                 level: Any = y.level
                 if level.captured() is not None:

@@ -442,10 +442,10 @@ def snapshot(t: Tensor) -> Tensor:
 # dual and ``x`` have one `Storage`, so that views of the dual see the writes, and a saved dual that was
 # changed is noticed.
 #
-# If ``x`` requires grad on the eager tape, so does the dual: a node of the dual's level, which passes
-# gradients on, leads to the place of ``x`` in its graph. So the tape goes on at the level of the dual, and a
-# gradient with respect to ``x`` is a dual Tensor: forward over reverse. Other Tensors that require grad enter
-# operations of that level in the same way, see `joined`.
+# If ``x`` requires grad on the eager tape, or in the body of a `jit`, so does the dual: a node of the dual's
+# level, which passes gradients on, leads to the place of ``x`` in its graph. So the tape goes on at the level
+# of the dual, and a gradient with respect to ``x`` is a dual Tensor: forward over reverse. Other Tensors that
+# require grad enter operations of that level in the same way, see `joined`.
 
 
 class MakeDualBackward(RecordedNode):
@@ -564,7 +564,8 @@ def _fill(out: Tensor, primal: Operand, tangent: MaybeValue) -> None:
     out._requires_grad = recording and _is_on_tape(below)
     if out._requires_grad:
         out._node = MakeDualBackward(level, below)
-        level.tape_id = max(level.tape_id, below._level.id)
+        if below._level.on_tape:
+            level.tape_id = max(level.tape_id, below._level.id)
 
 
 def _lowered(x: Operand, level: Any) -> Any:
@@ -583,7 +584,7 @@ def _is_on_tape(x: object) -> bool:
     return (
         isinstance(x, Tensor)
         and x._requires_grad
-        and x._level.on_tape
+        and (x._level.on_tape or x._level is state.body)
         and x._level.alive
         and not captured_by_jit(x)
     )

@@ -436,6 +436,14 @@ OF_JAX = (
         page="for-jax-users.md#control-flow-dtypes-devices",
     ),
     Mistake(
+        "`if` on a flag that is given to a compiled function",
+        "Attempted boolean conversion of traced array",
+        peer=lambda jax: jax.jit(lambda x, training: x if training else -x)(J, True),
+        program=lambda: fad.jit(lambda x, training: x if training else -x)(J, True),
+        words=("bool() of a Tensor (Tensor bool[])", "fad.jit(f, static_argnames=...)"),
+        page="for-pytorch-users.md#fad-for-pytorch-users",
+    ),
+    Mistake(
         "`range(n)` with a traced `n`",
         "The __index__() method was called on traced array",
         peer=lambda jax: jax.jit(repeated)(J, 3),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import assert_close, bare
+from steps import assert_alike
 
 import fad
 import fad.numpy as fnp
@@ -336,3 +337,90 @@ def test_a_gradient_of_what_is_hidden_is_still_refused() -> None:
             return (v * d).sum()
 
         fad.grad(f)(x)
+
+
+def hessian_product_of_captured_weights() -> Any:
+    w, v = fad.tensor(VALUES, requires_grad=True), fad.tensor(VALUES)
+
+    def step(x: fad.Tensor) -> fad.Tensor:
+        with fad.dual_level():
+            d = fad.make_dual(w, v)
+            (fnp.sin(d) * d**2 * x).sum().backward(create_graph=True)
+            product = fad.unpack_dual(w.grad).tangent
+        with fad.no_grad():
+            w.sub_(0.1 * product.detach())
+            w.grad = None
+        return product.detach()
+
+    return step, lambda k: (fad.tensor(VALUES * np.float32(k + 1)),), [w]
+
+
+def gradient_of_a_product() -> Any:
+    w, v = fad.tensor(VALUES, requires_grad=True), fad.tensor(VALUES)
+
+    def step(x: fad.Tensor) -> fad.Tensor:
+        with fad.dual_level():
+            (g,) = fad.autograd.grad((fad.make_dual(w, v) ** 3 * x).sum(), w, create_graph=True)
+            product = fad.unpack_dual(g).tangent
+        product.sum().backward()
+        gradient = w.grad * 1.0
+        w.grad = None
+        return gradient
+
+    return step, lambda k: (fad.tensor(VALUES),), [w]
+
+
+def pass_that_is_not_recorded() -> Any:
+    w, v = fad.tensor(VALUES, requires_grad=True), fad.tensor(VALUES)
+
+    def step(x: fad.Tensor) -> tuple[fad.Tensor, fad.Tensor]:
+        with fad.dual_level():
+            d = fad.make_dual(w, v)
+            (g,) = fad.autograd.grad((d * x) ** 3, w, fnp.ones(3))
+            tangent = fad.unpack_dual(g).tangent
+            (d**2).sum().backward()
+        gradient = w.grad * 1.0
+        w.grad = None
+        return tangent.detach(), gradient
+
+    return step, lambda k: (fad.tensor(VALUES),), [w]
+
+
+def two_levels_and_a_leaf_of_the_body() -> Any:
+    v = fad.tensor(VALUES)
+
+    def step(x: fad.Tensor) -> tuple[fad.Tensor, fad.Tensor]:
+        leaf = x.detach().clone().requires_grad_()
+        with fad.dual_level() as outer, fad.dual_level() as inner:
+            d = fad.make_dual(fad.make_dual(leaf, v, level=outer), 2.0 * v, level=inner)
+            (g,) = fad.autograd.grad((d**4).sum(), leaf, create_graph=True)
+            primal, tangent = fad.unpack_dual(fad.unpack_dual(g, inner).tangent, outer)
+        return primal.detach(), tangent.detach()
+
+    return step, lambda k: (fad.tensor(VALUES),), []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        hessian_product_of_captured_weights,
+        gradient_of_a_product,
+        pass_that_is_not_recorded,
+        two_levels_and_a_leaf_of_the_body,
+    ],
+    ids=lambda make: make.__name__,
+)
+def test_forward_over_reverse_in_the_body_of_jit(make: Callable[[], Any]) -> None:
+    assert_alike(make, calls=3)
+
+
+def test_derivatives_of_a_compiled_product() -> None:
+    def product(x: fad.Tensor) -> fad.Tensor:
+        leaf = x.detach().requires_grad_()
+        with fad.dual_level():
+            (g,) = fad.autograd.grad((fad.make_dual(leaf, x) ** 3).sum(), leaf, create_graph=True)
+            return (fad.unpack_dual(g).tangent * x).sum()  # 6 leaf x x
+
+    x = fad.tensor(VALUES)
+    assert_close(fad.grad(fad.jit(product))(x), 12.0 * VALUES**2)
+    assert_close(fad.jvp(fad.jit(product), (x,), (x,))[1], 12.0 * (VALUES**3).sum())
