@@ -74,8 +74,8 @@ class Loop(NamedTuple):
         return [number, number, *slots]
 
 
-class LoopDerivative(NamedTuple):
-    """Of a loop: in which constants of its body, and in which carries."""
+class DifferentiatedLoop(NamedTuple):
+    """A loop, and in which constants of its body and in which carries it is differentiated."""
 
     loop: Loop
     consts: Mask
@@ -166,7 +166,7 @@ def advance(distance: Array, free: Array) -> Array:
     return jnp.where(free == 1, distance, jnp.clip(apart, 1, distance))
 
 
-def pull(*values: Array, of: LoopDerivative) -> list[Array]:
+def pull(*values: Array, of: DifferentiatedLoop) -> list[Array]:
     """The cotangents of the body's constants and of the first carry."""
     loop, consts, carries = of
     (_, body_consts, _), (steps, stride, *slots), cotangents = parts_of(loop, values)
@@ -252,7 +252,7 @@ def dependent(loop: Loop, consts: Mask, carries: Mask) -> Mask:
 
 
 @functools.lru_cache(maxsize=1024)
-def augmented(of: LoopDerivative) -> Loop:
+def augmented(of: DifferentiatedLoop) -> Loop:
     """The loop on (constants, their tangents) and (carries, their tangents)."""
     loop, consts, carries = of
     jvp, _ = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
@@ -351,14 +351,14 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
 # The derivatives, as loops
 
 
-def push(*values: Array, of: LoopDerivative) -> list[Array]:
+def push(*values: Array, of: DifferentiatedLoop) -> list[Array]:
     """The tangents of the final carry."""
     operands, _, tangents = parts_of(of.loop, values)
     both = joined(of.consts, operands, tangents)
     return list(loop_p.bind(*both, loop=augmented(of), stored=False))[len(of.carries) :]
 
 
-def curve(*values: Array, of: LoopDerivative) -> list[Array | None]:
+def curve(*values: Array, of: DifferentiatedLoop) -> list[Array | None]:
     """The derivative of the pullback's results in direction of the tangents, cotangents fixed."""
     loop, consts, carries = of
     n, m = loop.operand_count, sum(carries)
@@ -367,7 +367,7 @@ def curve(*values: Array, of: LoopDerivative) -> list[Array | None]:
     both = joined(consts, operands, tangents)
     stored = loop_p.bind(*both, loop=other, stored=True)[len(carries) + m :]
     zeros = [jnp.zeros_like(c) for c in cotangents]
-    of_other = LoopDerivative(other, (*consts, *[False] * sum(consts)), (*carries, *[True] * m))
+    of_other = DifferentiatedLoop(other, (*consts, *[False] * sum(consts)), (*carries, *[True] * m))
     outs = pullback_p.bind(*both, *stored, *zeros, *cotangents, of=of_other)
     return list(outs)[: len(outs) - m]
 
@@ -386,11 +386,11 @@ def _loop_avals(*avals: Aval, loop: Loop, stored: bool) -> list[Aval]:
     return [*outs, *loop.stored_avals()] if stored else outs
 
 
-def _linear_avals(*avals: Aval, of: LoopDerivative) -> list[Aval]:
+def _linear_avals(*avals: Aval, of: DifferentiatedLoop) -> list[Aval]:
     return select(of.carries, of.loop.body.out_avals)
 
 
-def _gradient_avals(*avals: Aval, of: LoopDerivative) -> list[Aval]:
+def _gradient_avals(*avals: Aval, of: DifferentiatedLoop) -> list[Aval]:
     return select((*of.consts, *of.carries), of.loop.body.in_avals)
 
 
@@ -423,12 +423,12 @@ def _loop_jvp(
         return kept, zeros
     _, of_consts, of_carry = loop.split(tangents)
     some = _filled([*select(consts, of_consts), *select(carries, of_carry)])
-    of = LoopDerivative(loop, consts, carries)
+    of = DifferentiatedLoop(loop, consts, carries)
     out_t = linear_p.bind(*primals, *outs[n:], *some, of=of)
     return kept, [*spread(carries, out_t, zeros[:n]), *zeros[n:]]
 
 
-def _linear_jvp(primals: Values, tangents: Values, *, of: LoopDerivative) -> Outputs:
+def _linear_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) -> Outputs:
     loop, n = of.loop, of.loop.operand_count
     operands, _, linear = parts_of(loop, primals)
     operands_t, _, linear_t = parts_of(loop, tangents)
@@ -441,7 +441,7 @@ def _linear_jvp(primals: Values, tangents: Values, *, of: LoopDerivative) -> Out
     return outs, out_t[len(of.carries) :]
 
 
-def _pullback_jvp(primals: Values, tangents: Values, *, of: LoopDerivative) -> Outputs:
+def _pullback_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) -> Outputs:
     loop, consts, carries = of
     n = loop.operand_count
     outs = pullback_p.bind(*primals, of=of)
@@ -460,7 +460,7 @@ def _pullback_jvp(primals: Values, tangents: Values, *, of: LoopDerivative) -> O
         zeros = [jnp.zeros(a.shape, a.dtype) for a in select(places, loop.body.out_avals)]
         every = select(all_carries, spread(carries, cotangents, spread(places, zeros)))
         moved_t = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
-        of_all = LoopDerivative(loop, all_consts, all_carries)
+        of_all = DifferentiatedLoop(loop, all_consts, all_carries)
         bent = curvature_p.bind(*primals[:n], *every, *moved_t, of=of_all)
         asked = select((*all_consts, *all_carries), (*consts, *carries))
         parts.append(select(tuple(asked), bent))
@@ -469,7 +469,7 @@ def _pullback_jvp(primals: Values, tangents: Values, *, of: LoopDerivative) -> O
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
 
 
-def _curvature_jvp(primals: Values, tangents: Values, *, of: LoopDerivative) -> Outputs:
+def _curvature_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) -> Outputs:
     differentiated = tuple([not _is_zero(t) for t in tangents])
 
     def of_differentiated(*some: Operand) -> list[Array | None]:
@@ -480,7 +480,9 @@ def _curvature_jvp(primals: Values, tangents: Values, *, of: LoopDerivative) -> 
     )
 
 
-def _transpose(primitive: Any, cotangents: Values, *values: Operand, of: LoopDerivative) -> Values:
+def _transpose(
+    primitive: Any, cotangents: Values, *values: Operand, of: DifferentiatedLoop
+) -> Values:
     """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
     others = sum(of.carries) if primitive is curvature_p else 2 + len(of.carries)
     first = of.loop.operand_count + others
@@ -513,7 +515,7 @@ def _batch_rule(
     values: Values,
     dims: Sequence[int | None],
     *,
-    of: LoopDerivative,
+    of: DifferentiatedLoop,
     primitive: Any,
 ) -> Outputs:
     """The other three: what is differentiated is batched, so that each lane has its own derivative."""
@@ -544,7 +546,7 @@ def _batch_rule(
     rest = [v if h else rows_of(v, size) for v, h in zip(rest, rest_have, strict=True)]
     if made.lanes:
         consts = (*[False] * loop.cond_count, *consts)
-    of = LoopDerivative(made.loop, consts, carries)
+    of = DifferentiatedLoop(made.loop, consts, carries)
     outs = primitive.bind(*cond_consts, *body_consts, *carry, *stored, *rest, of=of)
     return outs, [0] * len(outs)
 

@@ -235,7 +235,8 @@ def reader(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
         except Exception as error:
             if isinstance(error, AttributeError):
                 raise
-            kind: Any = _attribute_error(type(error))
+            cls: Any = type(error)
+            kind = _attribute_error(cls)
             again = kind.__new__(kind, *error.args)  # not every __init__ takes `args` again
             again.args = error.args
             raise again.with_traceback(error.__traceback__) from None

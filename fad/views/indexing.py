@@ -583,7 +583,14 @@ def _updating(method: str, what: str) -> Callable[..., Tensor]:
     """The method of `_Selected` with the name of one of JAX's ``x.at[index]``."""
 
     def update(self: _Selected, v: PyTree, **options: object) -> Tensor:
-        return self._update(method, v, options)
+        try:
+            form, values = self._parsed(options)
+        except HostValueError as error:
+            return self._update_masked(method, v, options, error)
+        op = updater(method, form, tuple(sorted(options.items())))
+        v = as_array(v) if isinstance(v, (list, np.ndarray)) else v
+        t: Tensor = bind(op, [self.x, v, *values])
+        return t
 
     update.__name__, update.__qualname__, update.__doc__ = method, f"_Selected.{method}", what
     return update
@@ -598,18 +605,8 @@ class _Selected:
         self.x = x
         self.index = index
 
-    def _update(self, method: str, v: Operand, options: Params) -> Tensor:
-        try:
-            form, values = self._parsed(options)
-        except HostValueError as error:
-            return self._update_masked(method, v, options, error)
-        op = updater(method, form, tuple(sorted(options.items())))
-        v = as_array(v) if isinstance(v, (list, np.ndarray)) else v
-        t: Tensor = bind(op, [self.x, v, *values])
-        return t
-
     def _update_masked(self, method: str, v: Any, options: Params, error: HostValueError) -> Tensor:
-        """`_update` with a mask that has no concrete values."""
+        """An update with a mask that has no concrete values."""
         x = bind(_COPY, (self.x,))
         _, part = masked_part(x, self.index, error)
         if options or method not in MASKED_UPDATES:
