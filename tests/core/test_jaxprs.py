@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from helpers import assert_close
 
+from fad.core import jaxapi, jaxprs, repeats, residuals, rolling
 from fad.core.jaxprs import (
     bind_jaxpr,
     calls_host,
@@ -93,3 +95,19 @@ def test_numbers_are_constants_in_traced_code_alone() -> None:
     assert call(X, 1) == X[1]
     assert "dynamic_slice" not in str(jax.make_jaxpr(lambda x: call(x, 1))(X))
     assert jax.vmap(call, (0, None))(X[None], 1) == X[1]
+
+
+def test_names_in_tables_are_those_of_primitives() -> None:
+    """A name that JAX has changed would never be looked up again."""
+    kind = type(jax.lax.add_p)
+    names = {p.name for p in gc.get_objects() if isinstance(p, kind)}
+    tables = (
+        residuals.EXPENSIVE,
+        jaxprs.ELEMENTWISE,
+        repeats._CHEAP,
+        repeats._COSTLY,
+        rolling._WITH_BODIES,
+        jaxapi._PARAMETERS,
+    )
+    for table in tables:
+        assert set(table) - names <= {"polynomial", "stack"}  # these came later than JAX 0.10.2
