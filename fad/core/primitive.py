@@ -8,7 +8,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -137,7 +137,7 @@ class Rules:
 # `fad.replay.exact_programs`.
 
 
-def barrier(values: Sequence[Any]) -> list[Array]:
+def barrier(values: Sequence[PyTree]) -> list[Array]:
     """The same values, behind an optimization barrier and in row-major layout.
 
     XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
@@ -260,7 +260,7 @@ class Primitive(Operation):
         self._structures: dict[int, PyTreeDef] = {} if rules is None else rules.structures
         self.primals = 0
         self.dependence: Dependence | None = None
-        self.cache: dict[Hashable, Any] = {}
+        self.cache: dict[Hashable, PyTree] = {}
         self._plans: dict[Hashable, VjpPlan] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
         self.shared: EqualPrograms | None = None

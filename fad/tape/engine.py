@@ -220,14 +220,19 @@ UNIT_COTANGENT.dependence = lambda mask: (False,)
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class _Task:
-    """One backward pass: how deep it is nested in others, what to call when it is done, its nodes, and in
-    anomaly mode the NaN that it has made.
-    """
+    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
 
     depth: int
     callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
-    nans: NanOrigins = dataclasses.field(default_factory=NanOrigins)
+    _nans: NanOrigins | None = None
+
+    @property
+    def nans(self) -> NanOrigins:
+        """In anomaly mode: the NaN that this pass has made."""
+        if self._nans is None:
+            self._nans = NanOrigins()
+        return self._nans
 
     def will_run(self, node: Node | None) -> bool:
         """Whether this pass reaches ``node``."""

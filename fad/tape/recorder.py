@@ -45,7 +45,7 @@ from fad.tape.graph import (
     running,
 )
 from fad.tape.nodes import SavingNode, for_edges, node_name
-from fad.tape.saved import keep_bases, raise_released
+from fad.tape.saved import keep_bases, raise_released, versions_of
 
 
 class PrimitiveNode(SavingNode):
@@ -68,9 +68,19 @@ class PrimitiveNode(SavingNode):
     ) -> None:
         self._start(level, edges)
         self.plan = plan
+        # What `_keep` does, without what most calls have none of.
+        self.tensors = tensors
         self.values = values
-        self._keep(tensors)
         self.has_views = has_views
+        self.packed = False
+        self.written = None
+        self.versions = None
+        for t in tensors:
+            if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
+                self.versions = versions_of(tensors)
+                break
+        if state.saved_hooks:
+            self._pack()
 
     @property
     def kept_outputs(self) -> Sequence[int]:  # type: ignore[override]
