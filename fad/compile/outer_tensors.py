@@ -223,7 +223,7 @@ class Twins:
 
     def _capture(self, t: Tensor, seen: Tensor) -> PyTree:
         tracer = stand_in(seen.aval)
-        self.level.stand_ins_for.append((tracer, t))
+        self.level.lifted_values.append((tracer, t))
         return tracer
 
     def _root(

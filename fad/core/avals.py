@@ -60,20 +60,7 @@ def with_constants(values: Sequence[Operand]) -> list[Operand]:
 
     To make an array of a number takes JAX microseconds.
     """
-    x64 = jaxapi.x64_enabled()
-    found = []
-    for v in values:
-        if type(v) in SCALARS:
-            known = _constants.get(_constant_key(v, x64))
-            v = constant(v) if known is None else known
-        found.append(v)
-    return found
-
-
-def _constant_key(x: Operand, x64: bool) -> Hashable:
-    # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
-    kind = type(x)
-    return kind, x if x and kind is not complex else str(x), x64
+    return [constant(v) if type(v) in SCALARS else v for v in values]
 
 
 def constant(x: Any) -> Any:
@@ -81,15 +68,17 @@ def constant(x: Any) -> Any:
 
     NaN, and a scalar that is not in the cache while JAX traces, is returned as it is.
     """
-    key = _constant_key(x, jaxapi.x64_enabled())
-    found = _constants.get(key)
-    if found is None:
+    # 0.0 and -0.0 are equal, and so are complex numbers with either in them.
+    kind = type(x)
+    key = kind, x if x and kind is not complex else str(x), jaxapi.x64_enabled()
+    array = _constants.get(key)
+    if array is None:
         if x != x or jaxapi.is_tracing():
             return x
         with np.errstate(over="ignore"):  # a number that is too large for 32 bits is infinite
-            found = jax.device_put(x)
-        found = _constants.put(key, found)
-    return found
+            array = jax.device_put(x)
+        array = _constants.put(key, array)
+    return array
 
 
 def aval_key(values: Sequence[Operand]) -> tuple[Hashable, ...]:

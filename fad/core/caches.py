@@ -44,15 +44,14 @@ def exact(value: Any) -> Hashable:
 
 T = TypeVar("T")
 
-CAPACITY = 256
-
 
 class Cache:
-    """A bounded table, safe between threads: the least recently used entry is dropped first."""
+    """A table of ``capacity`` entries, safe between threads: the least recently used is dropped first."""
 
-    __slots__ = ("_entries", "_lock")
+    __slots__ = ("_capacity", "_entries", "_lock")
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int = 256) -> None:
+        self._capacity = capacity
         self._entries: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
         self._lock = threading.RLock()
 
@@ -68,7 +67,7 @@ class Cache:
         """Keep ``value``, and return it; of several threads, what the first has put."""
         with self._lock:
             kept: T = self._entries.setdefault(key, value)
-            if len(self._entries) > CAPACITY:
+            if len(self._entries) > self._capacity:
                 self._entries.popitem(last=False)
         return kept
 
@@ -76,6 +75,11 @@ class Cache:
         """The entries, the one that was used last at the end."""
         with self._lock:
             return list(self._entries.values())
+
+    def drop(self, key: Hashable) -> None:
+        """Forget the entry of ``key``, if there is one."""
+        with self._lock:
+            self._entries.pop(key, None)
 
     def clear(self) -> None:
         """Forget all entries."""

@@ -55,7 +55,7 @@ class Dataflow(Generic[V]):
         """The fact about a constant."""
         raise NotImplementedError
 
-    def union(self, found: Sequence[V]) -> V:
+    def union(self, several: Sequence[V]) -> V:
         """The fact about a variable that may be any of several."""
         raise NotImplementedError
 
@@ -63,15 +63,15 @@ class Dataflow(Generic[V]):
         """Whether ``b``, a union with ``a``, adds nothing to ``a``."""
         return a == b
 
-    def equation(self, eqn: JaxEquation, given: list[V]) -> list[V]:
+    def equation(self, eqn: JaxEquation, operands: list[V]) -> list[V]:
         """The facts about the results of an equation; `inside` gives those of loops and branches."""
         raise NotImplementedError
 
-    def results(self, program: JaxProgram | JaxBody, given: Sequence[V]) -> list[V]:
-        """The facts about the results of a jaxpr, from the facts ``given`` about its inputs."""
+    def results(self, program: JaxProgram | JaxBody, inputs: Sequence[V]) -> list[V]:
+        """The facts about the results of a jaxpr, from those about its ``inputs``."""
         jaxpr, consts = opened(program), getattr(program, "consts", ())
         env = dict(zip(jaxpr.constvars, map(self.constant, consts), strict=True))
-        env.update(zip(jaxpr.invars, given, strict=True))
+        env.update(zip(jaxpr.invars, inputs, strict=True))
 
         def read(atoms: Sequence[Atom]) -> list[V]:
             return [self.constant(v.val) if isinstance(v, Literal) else env[v] for v in atoms]
@@ -84,49 +84,49 @@ class Dataflow(Generic[V]):
                 env.update(dict.fromkeys([*refs, *eqn.outvars], self.union(operands)))
         return read(jaxpr.outvars)
 
-    def inside(self, eqn: JaxEquation, given: list[V]) -> list[V] | None:
+    def inside(self, eqn: JaxEquation, operands: list[V]) -> list[V] | None:
         """`equation` for a choice of branches or a loop, and None for others."""
         name = eqn.primitive.name
         if name == "cond":
-            which, *operands = given
-            found = [self.results(branch, operands) for branch in branches(eqn)]
+            which, *of_branch = operands
+            of_branches = [self.results(branch, of_branch) for branch in branches(eqn)]
             if self.chooses:
-                found.append([which] * len(eqn.outvars))
-            return list(map(self.union, zip(*found, strict=True)))
+                of_branches.append([which] * len(eqn.outvars))
+            return list(map(self.union, zip(*of_branches, strict=True)))
         if name == "scan":
-            return self.scan(eqn, given)
+            return self.scan(eqn, operands)
         loop = loop_parts(eqn)
         if loop is None:
             return None
-        outs = self._while(loop, given)
-        return [*outs, *[self.union(given)] * (len(eqn.outvars) - len(outs))]  # what it stores
+        outs = self._while(loop, operands)
+        return [*outs, *[self.union(operands)] * (len(eqn.outvars) - len(outs))]  # what it stores
 
-    def scan(self, eqn: JaxEquation, given: list[V]) -> list[V]:
+    def scan(self, eqn: JaxEquation, operands: list[V]) -> list[V]:
         """`inside` for ``scan``; all elements of an array have one fact."""
         scan = scan_parts(eqn)
         first, last = scan.constants, scan.constants + scan.carried
-        constants, elements = given[:first], given[last:]
+        constants, elements = operands[:first], operands[last:]
         return self._repeated(
             lambda carry: self.results(scan.body, [*constants, *carry, *elements]),
-            given[first:last],
+            operands[first:last],
         )
 
-    def _while(self, loop: WhileParts, given: list[V]) -> list[V]:
+    def _while(self, loop: WhileParts, operands: list[V]) -> list[V]:
         first, last = loop.cond_count, loop.cond_count + loop.body_count
         body = loop.body.jaxpr
         passed_on = [a is b for a, b in zip(body.invars[last - first :], body.outvars, strict=True)]
 
         def step(carry: list[V]) -> list[V]:
-            outs = self.results(loop.body, [*given[first:last], *carry])
+            outs = self.results(loop.body, [*operands[first:last], *carry])
             if not self.chooses:
                 return outs
-            ends = self.results(loop.cond, [*given[:first], *carry])
+            ends = self.results(loop.cond, [*operands[:first], *carry])
             return [
                 v if same else self.union([v, *ends])
                 for v, same in zip(outs, passed_on, strict=True)
             ]
 
-        return self._repeated(step, given[last:])
+        return self._repeated(step, operands[last:])
 
     def _repeated(self, step: Callable[[list[V]], list[V]], carry: Sequence[V]) -> list[V]:
         """The fixed point of ``step``; see NOTE [analyses go through bodies]."""
@@ -175,8 +175,8 @@ def dependence_rows(
 ) -> DependenceRows:
     """On which of its masked inputs each output of ``flat`` depends."""
     closed, _ = trace(flat, map(struct_of, avals))
-    found = _Dependence(paths).results(closed, [m << k for k, m in enumerate(mask)])
-    return tuple([tuple([bool(bits >> k & 1) for k in range(len(mask))]) for bits in found])
+    results = _Dependence(paths).results(closed, [m << k for k, m in enumerate(mask)])
+    return tuple([tuple([bool(bits >> k & 1) for k in range(len(mask))]) for bits in results])
 
 
 class _Dependence(Dataflow[int]):
@@ -188,36 +188,36 @@ class _Dependence(Dataflow[int]):
     def constant(self, value: object) -> int:
         return 0
 
-    def union(self, found: Sequence[int]) -> int:
-        return functools.reduce(operator.or_, found, 0)
+    def union(self, several: Sequence[int]) -> int:
+        return functools.reduce(operator.or_, several, 0)
 
-    def results(self, program: JaxProgram | JaxBody, given: Sequence[int]) -> list[int]:
-        return super().results(program, self._along_paths(opened(program).invars, given))
+    def results(self, program: JaxProgram | JaxBody, inputs: Sequence[int]) -> list[int]:
+        return super().results(program, self._along_paths(opened(program).invars, inputs))
 
-    def _along_paths(self, variables: Sequence[Atom], found: Sequence[int]) -> list[int]:
-        pairs = zip(variables, found, strict=True)
+    def _along_paths(self, variables: Sequence[Atom], facts: Sequence[int]) -> list[int]:
+        pairs = zip(variables, facts, strict=True)
         return [b if self.paths == READ or is_inexact(v.aval.dtype) else 0 for v, b in pairs]
 
-    def equation(self, eqn: JaxEquation, given: list[int]) -> list[int]:
-        if not any(given):
+    def equation(self, eqn: JaxEquation, operands: list[int]) -> list[int]:
+        if not any(operands):
             return [0] * len(eqn.outvars)
-        return self._along_paths(eqn.outvars, self._results_of(eqn, given))
+        return self._along_paths(eqn.outvars, self._results_of(eqn, operands))
 
-    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+    def _results_of(self, eqn: JaxEquation, operands: list[int]) -> list[int]:
         name = eqn.primitive.name
         closed = called(eqn)
         if closed is not None:
-            return self.results(closed, given[len(given) - len(closed.jaxpr.invars) :])
+            return self.results(closed, operands[len(operands) - len(closed.jaxpr.invars) :])
         if name == "stop_gradient":
             return [0]
         if name == "fad_unrecorded":
-            return [given[1] if len(given) > 1 else 0]
+            return [operands[1] if len(operands) > 1 else 0]
         if name == "optimization_barrier":
-            return given
+            return operands
         if name == "remat2":
-            return self.results(next(programs(eqn)), given)
-        found = self.inside(eqn, given)
-        return [self.union(given)] * len(eqn.outvars) if found is None else found
+            return self.results(next(programs(eqn)), operands)
+        facts = self.inside(eqn, operands)
+        return [self.union(operands)] * len(eqn.outvars) if facts is None else facts
 
 
 def tangent_rows(program: JaxProgram | JaxBody, mask: Sequence[bool]) -> tuple[bool, ...]:
@@ -228,20 +228,20 @@ def tangent_rows(program: JaxProgram | JaxBody, mask: Sequence[bool]) -> tuple[b
 class _Tangents(_Dependence):
     """In forward mode: tangents pass where nothing was recorded."""
 
-    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+    def _results_of(self, eqn: JaxEquation, operands: list[int]) -> list[int]:
         if eqn.primitive.name == "fad_unrecorded":
-            return [self.union(given)]
-        return super()._results_of(eqn, given)
+            return [self.union(operands)]
+        return super()._results_of(eqn, operands)
 
 
 # How a value depends on what is transposed: by what is recorded, and by what is not.
 RECORDED, DROPPED = 1, 2
 
 
-def flows(flat: ArrayFunction, given: Sequence[int], avals: Sequence[Aval]) -> list[int]:
+def flows(flat: ArrayFunction, inputs: Sequence[int], avals: Sequence[Aval]) -> list[int]:
     """How each output of ``flat`` depends on what is transposed, if its inputs depend so (bits)."""
     closed, _ = trace(flat, map(struct_of, avals))
-    return _Flow(COMPUTED).results(closed, given)
+    return _Flow(COMPUTED).results(closed, inputs)
 
 
 class _Flow(_Dependence):
@@ -251,16 +251,16 @@ class _Flow(_Dependence):
         super().__init__(paths)
         self.same_as_before: set[int] = set()  # equations, by id
 
-    def results(self, program: JaxProgram | JaxBody, given: Sequence[int]) -> list[int]:
+    def results(self, program: JaxProgram | JaxBody, inputs: Sequence[int]) -> list[int]:
         body: JaxBody = opened(program)
         self.same_as_before.update(map(id, of_branches_not_taken(body)))
-        return super().results(program, given)
+        return super().results(program, inputs)
 
-    def _results_of(self, eqn: JaxEquation, given: list[int]) -> list[int]:
+    def _results_of(self, eqn: JaxEquation, operands: list[int]) -> list[int]:
         if eqn.primitive.name == "fad_call":
             solved = eqn.params["rules"].solved
-            given = [*[0] * solved, *given[solved:]]
+            operands = [*[0] * solved, *operands[solved:]]
         # The derivative of ``fad_unrecorded`` is that of its second operand, its value is not.
         if eqn.primitive.name in ("stop_gradient", "fad_unrecorded"):
-            return given if id(eqn) in self.same_as_before else [DROPPED]
-        return super()._results_of(eqn, given)
+            return operands if id(eqn) in self.same_as_before else [DROPPED]
+        return super()._results_of(eqn, operands)

@@ -37,10 +37,10 @@ _inexact: dict[DType, bool] = {}
 
 def is_inexact(dtype: DType) -> bool:
     """Whether values of this dtype have derivatives: floating or complex."""
-    known = _inexact.get(dtype)
-    if known is None:
-        known = _inexact[dtype] = bool(jnp.issubdtype(dtype, np.inexact))
-    return known
+    inexact = _inexact.get(dtype)
+    if inexact is None:
+        inexact = _inexact[dtype] = bool(jnp.issubdtype(dtype, np.inexact))
+    return inexact
 
 
 # Devices by name: ``"cpu"``, ``"gpu:1"``, ``"cuda"``.
@@ -70,16 +70,16 @@ def device_of(device: Any) -> Any:
     try:
         if not name:  # which would be JAX's default
             raise RuntimeError
-        found = jax.local_devices(backend=_PLATFORMS.get(name, name))
+        devices = jax.local_devices(backend=_PLATFORMS.get(name, name))
     except RuntimeError:
-        known = sorted({d.platform for d in jax.local_devices()} | {"cpu"})
+        platforms = sorted({d.platform for d in jax.local_devices()} | {"cpu"})
         raise ArgumentError(
-            f"device {device!r}: there is no {name!r} here, but {', '.join(map(repr, known))}. Leave the "
+            f"device {device!r}: there is no {name!r} here, but {', '.join(map(repr, platforms))}. Leave the "
             "device out, which takes JAX's first, or install a JAX that has it (pip install 'jax[cuda12]')"
         ) from None
     try:
-        return found[int(number) if colon else 0]
+        return devices[int(number) if colon else 0]
     except (ValueError, IndexError):
         raise ArgumentError(
-            f"device {device!r}: there are {[f'{name}:{k}' for k in range(len(found))]}"
+            f"device {device!r}: there are {[f'{name}:{k}' for k in range(len(devices))]}"
         ) from None

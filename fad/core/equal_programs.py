@@ -21,6 +21,7 @@ that was made anew. Of compiled programs the last ones are kept, see `Cache`.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Hashable, Sequence
 
@@ -71,6 +72,7 @@ LITERAL = 64
 _Compiled = tuple[ArrayFunction, list[Array]]
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class EqualPrograms:
     """How the function of a Primitive is compiled that may be made anew; see NOTE [functions made anew].
 
@@ -81,16 +83,11 @@ class EqualPrograms:
         known: a cache of the equations of ``flat``, see `known_call`.
     """
 
-    __slots__ = ("_alone", "_flat", "_found", "_known", "_name")
-
-    def __init__(
-        self, name: str, flat: ArrayFunction, alone: ArrayFunction, known: dict[Hashable, KnownCall]
-    ) -> None:
-        self._name = name
-        self._flat = flat
-        self._alone = alone
-        self._known = known
-        self._found: dict[tuple[JaxProgram, int], _Compiled] = {}
+    name: str
+    flat: ArrayFunction
+    alone: ArrayFunction
+    known: dict[Hashable, KnownCall]
+    _compiled: dict[tuple[JaxProgram, int], _Compiled] = dataclasses.field(default_factory=dict)
 
     def find(self, values: Sequence[Operand], depth: int) -> tuple[_Compiled, bool]:
         """What is compiled for such ``values``, and whether it has one result, not a tuple.
@@ -98,19 +95,19 @@ class EqualPrograms:
         Arguments:
             depth: `EXECUTED`; or 0 for a call that JAX may transform.
         """
-        closed, single = known_call(self._known, self._flat, values)
+        closed, single = known_call(self.known, self.flat, values)
         if closed is None:
-            return (self._alone, []), single
-        found = self._found.get((closed, depth))
-        if found is None:
+            return (self.alone, []), single
+        compiled = self._compiled.get((closed, depth))
+        if compiled is None:
             by_its_rules = not depth and has_rules(closed.jaxpr)  # no two have the same
-            found = (self._alone, []) if by_its_rules else _compiled(self._name, closed, depth)
-            self._found[closed, depth] = found
-        return found, single
+            compiled = (self.alone, []) if by_its_rules else _compiled(self.name, closed, depth)
+            self._compiled[closed, depth] = compiled
+        return compiled, single
 
     def forget(self) -> None:
-        """Forget what was found."""
-        self._found.clear()
+        """Forget what was compiled."""
+        self._compiled.clear()
 
     def table(self) -> ArrayFunction:
         """The compiled function for calls on arrays."""
@@ -120,7 +117,7 @@ class EqualPrograms:
             (jitted, before), single = self.find(values, depth)
             return jitted, before, list(values), _only if single else tuple
 
-        table: ArrayFunction = call_table(self._name, find, self._flat, _nothing)
+        table: ArrayFunction = call_table(self.name, find, self.flat, _nothing)
         return table
 
     def call(self, values: Sequence[Operand]) -> Outputs:
@@ -159,16 +156,38 @@ def _compiled(name: str, closed: JaxProgram, depth: int) -> _Compiled:
 
 def _call(eqn: JaxEquation) -> JaxProgram | None:
     """The program that an equation calls, whatever its rules are."""
-    found = called(eqn)
-    return computed_by(eqn) if found is None else found
+    program = called(eqn)
+    return computed_by(eqn) if program is None else program
 
 
 def _hides_constants(eqn: JaxEquation) -> bool:
     """Whether an equation calls a program that has arrays, or may have numbers, which a function of the
     user's closes over; inlined, they are constants and numbers of the program around it.
     """
-    found = called(eqn)
-    return has_own_rules(eqn) if found is None else bool(found.consts)
+    program = called(eqn)
+    return has_own_rules(eqn) if program is None else bool(program.consts)
+
+
+class Changes:
+    """Which values of a list have been others in an earlier list of their ``kind``, by their ``places``."""
+
+    MOST = 32  # kinds, before all are forgotten
+
+    __slots__ = ("_first", "_lock", "places")
+
+    def __init__(self) -> None:
+        self.places: frozenset[int] = frozenset()
+        self._first: dict[Hashable, Sequence[Hashable]] = {}
+        self._lock = threading.Lock()
+
+    def note(self, values: Sequence[Hashable], kind: Hashable = None) -> frozenset[int]:
+        """Note one more list of this kind, whose lists have one length; the ``places`` then."""
+        with self._lock:
+            if len(self._first) > self.MOST:
+                self._first.clear()
+            pairs = zip(self._first.setdefault(kind, values), values, strict=True)
+            self.places |= frozenset([k for k, (a, b) in enumerate(pairs) if a != b])
+            return self.places
 
 
 class _Family:
@@ -178,8 +197,8 @@ class _Family:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._first: list[Hashable] = []
-        self._changed: frozenset[int] = frozenset()
+        self._changes = Changes()
+        self._lifted: frozenset[int] = frozenset()
         self._jitted: ArrayFunction | None = None
         self._lock = threading.Lock()
 
@@ -192,16 +211,13 @@ class _Family:
         """What is compiled for ``closed``."""
         count = len(numbers)
         values = [*[np.asarray(v.val) for v in numbers], *small.values()]
-        now: list[Hashable] = list(map(bits, values))
+        changed = self._changes.note(list(map(bits, values)))
+        fixed = {k: c for at, (k, c) in enumerate(small.items()) if count + at not in changed}
+        lifted = sorted([k for k in changed if k < count])
         with self._lock:
-            self._first = self._first or now
-            pairs = zip(self._first, now, strict=True)
-            changed = self._changed | {k for k, (a, b) in enumerate(pairs) if a != b}
-            fixed = {k: c for at, (k, c) in enumerate(small.items()) if count + at not in changed}
-            lifted = sorted([k for k in changed if k < count])
-            if self._jitted is None or changed != self._changed:
+            if self._jitted is None or changed != self._lifted:
                 self._jitted = _jitted(self._name, closed, lifted, fixed)
-                self._changed = changed
+                self._lifted = changed
             jitted = self._jitted
         operands = [c for k, c in enumerate(closed.consts) if k not in fixed]
         return jitted, list(map(as_array, [*[values[k] for k in lifted], *operands]))
@@ -217,10 +233,10 @@ def _jitted(
     count = len(lifted)
 
     def program(*values: Array) -> tuple[Array, ...]:
-        given: list[Array | np.ndarray] = list(values)
+        operands: list[Array | np.ndarray] = list(values)
         for k, c in fixed.items():  # in order
-            given.insert(count + k, c)
-        return tuple(run(*given))
+            operands.insert(count + k, c)
+        return tuple(run(*operands))
 
     program.__name__ = program.__qualname__ = name
     return make_jit(without_collector(program), inline=True)
@@ -232,7 +248,7 @@ def _with_numbers(closed: JaxProgram, lifted: Sequence[int]) -> Callable[..., li
     count = len(lifted)
 
     def run(*values: Array) -> list[Array]:
-        given = dict(zip(lifted, values[:count], strict=True))
+        numbers = dict(zip(lifted, values[:count], strict=True))
         env: dict[Atom, Array] = dict(
             zip((*jaxpr.constvars, *jaxpr.invars), values[count:], strict=True)
         )
@@ -241,7 +257,7 @@ def _with_numbers(closed: JaxProgram, lifted: Sequence[int]) -> Callable[..., li
             inputs = read(eqn.invars, env)
             for k, v in enumerate(eqn.invars):
                 if is_number(v):
-                    inputs[k] = given.get(at, inputs[k])
+                    inputs[k] = numbers.get(at, inputs[k])
                     at += 1
             env.update(zip(eqn.outvars, evaluate_equation(eqn, inputs), strict=True))
         return read(jaxpr.outvars, env)

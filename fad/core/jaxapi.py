@@ -142,8 +142,8 @@ def axes_named(jaxpr: types.JaxBody) -> frozenset[Hashable]:
     names = {e.name for e in jaxpr.effects if isinstance(e, _NamedAxisEffect)}
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in _WITHOUT_EFFECT:
-            found = eqn.params["axis_name"]
-            names.update(found if isinstance(found, (tuple, list)) else (found,))
+            named = eqn.params["axis_name"]
+            names.update(named if isinstance(named, (tuple, list)) else (named,))
         for inner in programs(eqn):
             names |= axes_named(getattr(inner, "jaxpr", inner))
     return frozenset(names)
@@ -275,7 +275,7 @@ def call_table(
         )
         result = join(outs)
         count = len(before)
-        found = _fastpath_data(
+        cached = _fastpath_data(
             executable,
             jax.tree.structure(result),
             flat[count:],
@@ -285,9 +285,9 @@ def call_table(
             profiler,
             [*constants, *flat[:count]],
         )
-        if found is None:
+        if cached is None:
             forgotten()
-        return result, found, False
+        return result, cached, False
 
     return _table(
         name,
@@ -369,8 +369,8 @@ def varying_alike(arrays: Sequence[types.Array]) -> list[types.Array]:
     every = [varying_axes(jax.typeof(x)) for x in arrays]
     axes: frozenset[Hashable] = frozenset().union(*every)
     return [
-        jax.lax.pcast(x, tuple(axes - own), to="varying") if axes - own else x
-        for x, own in zip(arrays, every, strict=True)
+        jax.lax.pcast(x, tuple(axes - has), to="varying") if axes - has else x
+        for x, has in zip(arrays, every, strict=True)
     ]
 
 
@@ -453,8 +453,8 @@ def write_equations(trace: Any, closed: Any, values: Sequence[types.Operand]) ->
 
 def stack_of(eqn: types.JaxEquation) -> Any:
     """The call stack at which an equation was traced, as a traceback; None if JAX has not kept it."""
-    found = eqn.source_info.traceback
-    return None if found is None else found.as_python_traceback()
+    traceback = eqn.source_info.traceback
+    return None if traceback is None else traceback.as_python_traceback()
 
 
 def run_jaxpr(closed: Any, *values: types.Operand) -> list[types.Array]:
@@ -501,8 +501,8 @@ def programs(eqn: types.JaxEquation) -> Iterator[Any]:
         expand = functools.partial(eqn.primitive.to_lojax, **eqn.params)
         yield jax.make_jaxpr(expand)(*[v.aval for v in eqn.invars])
     for value in eqn.params.values():
-        found = value if isinstance(value, (tuple, list)) else (value,)
-        yield from [v for v in found if isinstance(v, (ClosedJaxpr, Jaxpr))]
+        several = value if isinstance(value, (tuple, list)) else (value,)
+        yield from [v for v in several if isinstance(v, (ClosedJaxpr, Jaxpr))]
 
 
 def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
@@ -528,9 +528,9 @@ def computed_by(eqn: types.JaxEquation) -> types.JaxProgram | None:
     """The program that a call with rules of its own computes (`has_own_rules`); None for other equations."""
     if not has_own_rules(eqn):
         return None
-    own: Callable[[types.JaxEquation], types.JaxProgram] | None = flag_of(eqn, "program")
-    if own is not None:
-        return own(eqn)
+    program: Callable[[types.JaxEquation], types.JaxProgram] | None = flag_of(eqn, "program")
+    if program is not None:
+        return program(eqn)
     found: types.JaxProgram = eqn.params["call" if "call" in eqn.params else "call_jaxpr"]
     return found
 
@@ -628,9 +628,9 @@ def while_parts(eqn: types.JaxEquation) -> WhileParts:
 
 def loop_parts(eqn: types.JaxEquation) -> WhileParts | None:
     """What an equation says that is a ``while``, or one of fad's that is such a loop; None for others."""
-    own: Callable[[types.JaxEquation], WhileParts] | None = flag_of(eqn, "loop")
-    if own is not None:
-        return own(eqn)
+    loop: Callable[[types.JaxEquation], WhileParts] | None = flag_of(eqn, "loop")
+    if loop is not None:
+        return loop(eqn)
     return while_parts(eqn) if eqn.primitive.name == "while" else None
 
 

@@ -81,7 +81,7 @@ def active(
 ) -> tuple[Callable[..., Outputs], list[T]]:
     """``f`` as a function of its masked arguments, and these; the others are fixed."""
 
-    return lambda *given: f(*spread(mask, given, values)), select(mask, values)
+    return lambda *masked: f(*spread(mask, masked, values)), select(mask, values)
 
 
 def jvp_in(
@@ -113,7 +113,7 @@ def run_pullback(
     pullback: ArrayFunction,
     out: Outputs,
     cotangents: Sequence[Array | None],
-    given: tuple[bool, ...] | None,
+    present: tuple[bool, ...] | None,
     need: tuple[bool, ...],
     sparse: bool = False,
 ) -> tuple[Array, ...]:
@@ -122,15 +122,15 @@ def run_pullback(
     Arguments:
         out: the outputs or their avals.
         cotangents: those of the outputs that have one.
-        given: which outputs have a cotangent; None: the function has one output, which has one.
+        present: which outputs have a cotangent; None: the function has one output, which has one.
         need: which of the gradients to return.
         sparse: the pullback accepts symbolic zeros. They are used for missing cotangents, so that
             nothing is computed from these (an array of zeros times infinity would be NaN).
     """
     outs = out if type(out) is tuple else (out,)
-    if given is None:
-        given = (True,) * len(outs)
-    cts = spread(given, cotangents)
+    if present is None:
+        present = (True,) * len(outs)
+    cts = spread(present, cotangents)
     for k, (o, ct) in enumerate(zip(outs, cts, strict=True)):
         if not is_inexact(o.dtype):
             ct = np.zeros(o.shape, jaxapi.float0)
@@ -155,6 +155,14 @@ Opens = Callable[[JaxEquation], JaxProgram | None]
 def inner_jaxprs(eqn: JaxEquation) -> Iterator[JaxBody]:
     """The jaxprs in an equation."""
     return map(opened, programs(eqn))
+
+
+def equations_in(jaxpr: JaxBody) -> Iterator[JaxEquation]:
+    """The equations of a program, each followed by those of the programs in it."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in inner_jaxprs(eqn):
+            yield from equations_in(inner)
 
 
 def opened(program: JaxProgram | JaxBody) -> Any:
@@ -183,9 +191,9 @@ def of_branches_not_taken(jaxpr: JaxBody) -> list[JaxEquation]:
     """The equations ``stop_gradient`` of which each result is only a choice beside what it was made of:
     JAX's vmap of a ``cond`` runs each branch on all lanes of ``select_n(taken, stop_gradient(x), x)``.
     """
-    found = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "stop_gradient"]
-    if not found:
-        return found
+    stops = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "stop_gradient"]
+    if not stops:
+        return stops
     uses: dict[Atom, list[JaxEquation]] = {}
     for eqn in jaxpr.eqns:
         for v in eqn.invars:
@@ -198,32 +206,27 @@ def of_branches_not_taken(jaxpr: JaxBody) -> list[JaxEquation]:
             [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]
         )
 
-    return list(filter(selects, found))
+    return list(filter(selects, stops))
 
 
 def calls_with_rules(jaxpr: JaxBody) -> frozenset[str]:
     """The names of the primitives in a program that have derivatives of their own, which it does not show."""
-    found: set[str] = set()
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name.startswith(("custom_jvp_call", "custom_vjp_call", "fad_call")):
-            found.add(eqn.primitive.name)
-        found.update(*map(calls_with_rules, inner_jaxprs(eqn)))
-    return frozenset(found)
+    names = {eqn.primitive.name for eqn in equations_in(jaxpr)}
+    prefixes = ("custom_jvp_call", "custom_vjp_call", "fad_call")
+    return frozenset([name for name in names if name.startswith(prefixes)])
 
 
 def calls_host(jaxpr: JaxBody) -> bool:
     """Whether a program has effects, or calls Python when it runs, as far as its equations show."""
     return other_effects(jaxpr) or any(
-        [
-            "callback" in eqn.primitive.name or any(map(calls_host, inner_jaxprs(eqn)))
-            for eqn in jaxpr.eqns
-        ]
+        "callback" in eqn.primitive.name or any(map(other_effects, inner_jaxprs(eqn)))
+        for eqn in equations_in(jaxpr)
     )
 
 
 def has_rules(jaxpr: JaxBody) -> bool:
     """Whether a program has calls with rules of their own."""
-    return any([has_own_rules(eqn) or any(map(has_rules, inner_jaxprs(eqn))) for eqn in jaxpr.eqns])
+    return any(map(has_own_rules, equations_in(jaxpr)))
 
 
 def read(atoms: Sequence[Atom], env: dict[Atom, Array]) -> list[Array]:
@@ -267,8 +270,8 @@ def trace(f: ArrayFunction, operands: Iterable[Operand | Aval]) -> tuple[JaxProg
     # JAX keeps a program as long as the function lives that it has traced. The program may refer to ``f``, by
     # the rules of a call in it; so JAX is given another function, which dies here.
     traced = without_collector(jax.make_jaxpr(lambda *values: f(*values), return_shape=True))
-    found: tuple[JaxProgram, Outputs] = traced(*operands)
-    return found
+    program: tuple[JaxProgram, Outputs] = traced(*operands)
+    return program
 
 
 def write_call(
@@ -298,15 +301,15 @@ def known_call(
     """The equations of ``f`` for such ``values``, from a cache of them by the avals of these."""
     kinds: list[Any] = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
     key = (trace_context(), *kinds)
-    found = known.get(key)
-    if found is None:
+    call = known.get(key)
+    if call is None:
         operands = [
             v if type(v) in SCALARS else struct_of(k) for v, k in zip(values, kinds, strict=True)
         ]
         closed, shape = trace(f, operands)
         once = any([isinstance(c, jax.core.Tracer) for c in closed.consts])
-        found = known[key] = (None if once else closed, type(shape) is not tuple)
-    return found
+        call = known[key] = (None if once else closed, type(shape) is not tuple)
+    return call
 
 
 def inlined_when_traced(flat: ArrayFunction, compiled: ArrayFunction) -> ArrayFunction:
@@ -355,17 +358,17 @@ def parameters_key(eqn: JaxEquation, known: dict[int, Hashable], depth: int = 0)
         depth: how deep in derivatives of derivatives the equation is, see `_key_with_rule`; `EXECUTED` if it
             is only executed.
     """
-    found: Hashable = known.get(id(eqn.params))
-    if found is None:
+    key: Hashable = known.get(id(eqn.params))
+    if key is None:
         computed = computed_by(eqn) if depth == EXECUTED else None
         if computed is not None:
-            found = (_parameter_key(computed, depth), _Alive(computed))
+            key = (_parameter_key(computed, depth), _Alive(computed))
         elif has_rule_made_anew(eqn) or (depth and defined_rule(eqn) is not None):
-            found = _key_with_rule(eqn, depth)
+            key = _key_with_rule(eqn, depth)
         else:
-            found = tuple([(n, _parameter_key(p, depth)) for n, p in telling_parameters(eqn)])
-        known[id(eqn.params)] = found
-    return found
+            key = tuple([(n, _parameter_key(p, depth)) for n, p in telling_parameters(eqn)])
+        known[id(eqn.params)] = key
+    return key
 
 
 class _Alive:

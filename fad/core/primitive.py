@@ -7,7 +7,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +72,7 @@ T = TypeVar("T")
 # `fad.replay.exact_programs`.
 
 
-def barrier(values: Sequence[Any]) -> list[Array]:
+def barrier(values: Sequence[PyTree]) -> list[Array]:
     """The same values, behind an optimization barrier and in row-major layout.
 
     XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
@@ -93,8 +93,8 @@ def barrier(values: Sequence[Any]) -> list[Array]:
 
 
 def optimization_barrier(*values: Operand) -> Sequence[Array]:
-    found: Sequence[Array] = jax.lax.optimization_barrier(values)
-    return found
+    behind: Sequence[Array] = jax.lax.optimization_barrier(values)
+    return behind
 
 
 def _lower_barrier(_: object, *values: object) -> Sequence[object]:
@@ -120,7 +120,7 @@ _all: weakref.WeakValueDictionary[int, Primitive] = weakref.WeakValueDictionary(
 
 def forget_shapes() -> None:
     """Clear what all Primitives have cached per shapes and dtypes."""
-    for primitive in [found() for found in _all.valuerefs()]:
+    for primitive in [reference() for reference in _all.valuerefs()]:
         if primitive is not None:
             primitive._plans.clear()
             primitive._jaxprs.clear()
@@ -200,7 +200,7 @@ class Primitive(Operation):
         self._structures: dict[int, PyTreeDef] = {}
         self.primals = 0
         self.dependence: Dependence | None = None
-        self.cache: dict[Hashable, Any] = {}
+        self.cache: dict[Hashable, PyTree] = {}
         self._plans: dict[Hashable, VjpPlan] = {}
         self._jaxprs: dict[Hashable, KnownCall] = {}
         self.shared: EqualPrograms | None = None
@@ -261,8 +261,8 @@ class Primitive(Operation):
         [exact programs].
         """
         with jax.ensure_compile_time_eval():  # numbers are arrays, behind the barrier too
-            known = with_constants(values)
-            values = [jax.device_put(v) if type(v) in SCALARS else v for v in known]
+            numbers = with_constants(values)
+            values = [jax.device_put(v) if type(v) in SCALARS else v for v in numbers]
         out = self._write(barrier(values))
         return tuple(barrier(out)) if type(out) is tuple else out
 
@@ -453,20 +453,20 @@ class Primitive(Operation):
         return self.kept(key, lambda: flows(self.flat, bits, list(map(aval_of, values))))
 
     def full_vjp(
-        self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
+        self, mask: tuple[bool, ...], present: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
-        """The vjp as a Primitive of (all inputs, given cotangents); it runs the function again."""
-        return self.kept("vjp", self._derive_full_vjp, mask, given, need)
+        """The vjp, a Primitive of (all inputs, cotangents that are present); it runs the function again."""
+        return self.kept("vjp", self._derive_full_vjp, mask, present, need)
 
     def _derive_full_vjp(
-        self, mask: tuple[bool, ...], given: tuple[bool, ...] | None, need: tuple[bool, ...]
+        self, mask: tuple[bool, ...], present: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
         n = len(mask)
         flat = self.to_vjp
 
         def vjp(*values: Array) -> tuple[Array, ...]:
             out, pullback = vjp_in(mask, flat, values[:n])
-            return run_pullback(pullback, out, values[n:], given, need)
+            return run_pullback(pullback, out, values[n:], present, need)
 
         return as_derivative(Primitive(f"{self.name}_vjp", vjp, **self._options()))
 
@@ -518,31 +518,33 @@ class VjpPlan:
 
     def narrow(self, rows: DependenceRows) -> None:
         """Pass gradients on to what the outputs depend on alone."""
-        own = [row for row, d in zip(rows, self.differentiable or (), strict=True) if d]
-        self.routed = tuple([any([row[k] for row in own]) for k in range(len(self.mask))])
-        if any([row != self.routed for row in own]):
+        of_differentiable = select(self.differentiable or (), rows)
+        self.routed = tuple(
+            [any([row[k] for row in of_differentiable]) for k in range(len(self.mask))]
+        )
+        if any([row != self.routed for row in of_differentiable]):
             self.rows = rows
 
     def sends(self, cotangents: Sequence[MaybeValue], need: Sequence[bool]) -> tuple[bool, ...]:
         """Which of the inputs in ``need`` get a gradient from the outputs that have a cotangent."""
-        own = [r for r, c in zip(self.rows or (), cotangents, strict=True) if c is not None]
-        return tuple([n and any([row[k] for row in own]) for k, n in enumerate(need)])
+        rows = select([c is not None for c in cotangents], self.rows or ())
+        return tuple([n and any([row[k] for row in rows]) for k, n in enumerate(need)])
 
-    def vjp(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        """The vjp as a Primitive of (kept inputs, kept outputs, extras, given cotangents).
+    def vjp(self, present: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        """The vjp as a Primitive of (kept inputs, kept outputs, extras, cotangents that are present).
 
         Arguments:
-            given: which outputs have a cotangent; None if the one output has.
+            present: which outputs have a cotangent; None if the one output has.
             need: which of the masked inputs need a gradient.
         """
-        key = (given, need)
+        key = (present, need)
         derived = self._vjps.get(key)
         if derived is None:
-            derived = self._vjps[key] = self._derive(given, need)
+            derived = self._vjps[key] = self._derive(present, need)
         return derived
 
-    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        return self.primitive.full_vjp(self.mask, given, need)
+    def _derive(self, present: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        return self.primitive.full_vjp(self.mask, present, need)
 
 
 def as_derivative(primitive: Primitive) -> Primitive:
@@ -555,31 +557,31 @@ def as_derivative(primitive: Primitive) -> Primitive:
 
 
 class ResidualPlan(VjpPlan):
-    """A plan that saves what ``found`` says; see NOTE [what a derived vjp saves]."""
+    """A plan that saves what ``residuals`` says; see NOTE [what a derived vjp saves]."""
 
     from_inputs = False
 
-    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], found: Residuals) -> None:
+    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], residuals: Residuals) -> None:
         super().__init__(primitive, mask)
-        self.single = found.single
-        self.out_avals = found.out_avals
-        self.differentiable = found.differentiable
-        self.kept_inputs, self.kept_outputs = found.inputs, found.outputs
-        self.extras = len(found.extras)
-        self._residuals = found
-        if found.rows is not None:
-            self.narrow(found.rows)
-        if found.extras:
-            self.forward = _with_residuals(primitive, found)
+        self.single = residuals.single
+        self.out_avals = residuals.out_avals
+        self.differentiable = residuals.differentiable
+        self.kept_inputs, self.kept_outputs = residuals.inputs, residuals.outputs
+        self.extras = len(residuals.extras)
+        self._residuals = residuals
+        if residuals.rows is not None:
+            self.narrow(residuals.rows)
+        if residuals.extras:
+            self.forward = _with_residuals(primitive, residuals)
 
-    def _derive(self, given: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        found = self._residuals
-        out = found.out_avals[0] if found.single else found.out_avals
-        count = len(found.sources)
+    def _derive(self, present: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
+        residuals = self._residuals
+        out = residuals.out_avals[0] if residuals.single else residuals.out_avals
+        count = len(residuals.sources)
 
         def vjp(*values: Array) -> tuple[Array, ...]:
-            pullback = found.pullback(values[:count])
-            return run_pullback(pullback, out, values[count:], given, need, found.sparse)
+            pullback = residuals.pullback(values[:count])
+            return run_pullback(pullback, out, values[count:], present, need, residuals.sparse)
 
         return as_derivative(
             Primitive(
@@ -595,21 +597,21 @@ def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]
     """The plan that follows from the function of ``primitive``."""
     if primitive.jit and not primitive.collective:
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-            found = residuals_of(
+            residuals = residuals_of(
                 primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
             )
-            return ResidualPlan(primitive, mask, found)
+            return ResidualPlan(primitive, mask, residuals)
     return VjpPlan(primitive, mask)
 
 
-def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
+def _with_residuals(primitive: Primitive, residuals: Residuals) -> Primitive:
     """``primitive`` with the extras as further outputs, after its own."""
-    run = functools.partial(run_jaxpr, found.closed)
-    count = len(found.out_avals)
+    run = functools.partial(run_jaxpr, residuals.closed)
+    count = len(residuals.out_avals)
 
     def forward(*values: Array) -> tuple[Array, ...]:
         leaves = run(*values)
-        return (*leaves[:count], *[leaves[i] for i in found.extras])
+        return (*leaves[:count], *[leaves[i] for i in residuals.extras])
 
     saving = Primitive(
         f"{primitive.name}_saving",
@@ -617,9 +619,9 @@ def _with_residuals(primitive: Primitive, found: Residuals) -> Primitive:
         deferrable=primitive.deferrable,
         shared=primitive.shared is not None,
     )
-    jaxpr = found.closed.jaxpr
-    outs = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in found.extras]]
-    saved = found.closed.replace(jaxpr=jaxpr.replace(outvars=outs))
+    jaxpr = residuals.closed.jaxpr
+    outs = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in residuals.extras]]
+    saved = residuals.closed.replace(jaxpr=jaxpr.replace(outvars=outs))
     saving.dependence = functools.cache(functools.partial(tangent_rows, saved))
     saving.paths = primitive.paths
     return saving

@@ -28,7 +28,7 @@ since some of JAX's own rules do not accept one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 from jax.tree_util import PyTreeDef
@@ -197,17 +197,17 @@ def residuals_of(
     )
 
 
+@dataclass(slots=True)
 class _Slicer:
     """Backward slices of a jaxpr, up to the variables ``stops``, whose values are available.
 
     ``kept``: ids of the equations in the slices so far; ``reached``: the stops that they read.
     """
 
-    def __init__(self, producer: dict[Atom, JaxEquation], stops: set[Atom]) -> None:
-        self.producer = producer
-        self.stops = stops
-        self.kept: set[int] = set()
-        self.reached: set[Atom] = set()
+    producer: dict[Atom, JaxEquation]
+    stops: set[Atom]
+    kept: set[int] = field(default_factory=set)
+    reached: set[Atom] = field(default_factory=set)
 
     def _cone(self, var: Atom) -> tuple[list[JaxEquation], set[Atom]]:
         """The slice of ``var``: the equations that compute it, and the stops that they read."""
@@ -268,4 +268,4 @@ def dependence_of_jvp(
         [(next(tangents) if m else False) or p for p, m in zip(primals, mask, strict=True)]
     )
     depends = zip(dependence(either), dependence(mask), strict=True)
-    return (*dependence(primals), *[e for e, given in depends if given])
+    return (*dependence(primals), *[e for e, has_tangent in depends if has_tangent])

@@ -199,24 +199,43 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def value(self) -> Any:
         """The value one level down."""
-        return _current(self)._value
+        if bodies.traced:
+            self = bodies.inside(self)
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._value
 
     @property
     def level(self) -> Level:
         """The level that it belongs to."""
-        return _current(self)._level
+        if bodies.traced:
+            self = bodies.inside(self)
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._level
 
     @property
     def aux(self) -> Any:
         """What the level keeps beside the value."""
-        return _current(self)._aux
+        if bodies.traced:
+            self = bodies.inside(self)
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._aux
 
     @property
     def requires_grad(self) -> bool:
         """Whether operations on it are recorded."""
-        t = _current(self)
-        link = None if t.meta is None else t.meta.link
-        return t._requires_grad or (link is not None and link.deferred_error is not None)
+        if bodies.traced:
+            self = bodies.inside(self)
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+            return self._requires_grad or meta.link.deferred_error is not None
+        return self._requires_grad
 
     @requires_grad.setter
     def requires_grad(self, requires_grad: bool) -> None:
@@ -237,13 +256,22 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def output_nr(self) -> int:
         """Which output of `node` it is."""
-        return _current(self)._output_nr
+        if bodies.traced:
+            self = bodies.inside(self)
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._output_nr
 
     @property
     def aval(self) -> Any:
         """JAX's abstract value: shape, dtype and weak type, as seen at this level."""
-        t = _current(self)
-        return t._level.aval(t)
+        if bodies.traced:
+            self = bodies.inside(self)
+        meta = self.meta
+        if meta is not None and meta.link is not None:
+            meta.link.sync(self)
+        return self._level.aval(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -269,16 +297,6 @@ class Tensor(TensorMembers, metaclass=_TensorType):
         count = Count(math.prod(shape))
         count.shape = shape
         return count
-
-
-def _current(t: Tensor) -> Tensor:
-    """``t``, or what stands for it in a body that is traced; a view is brought up to date from its base."""
-    if bodies.traced:
-        t = bodies.inside(t)
-    meta = t.meta
-    if meta is not None and meta.link is not None:
-        meta.link.sync(t)
-    return t
 
 
 def _public(cls: type) -> list[str]:

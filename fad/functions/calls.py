@@ -333,8 +333,8 @@ class FunctionOp(Operation):
             outs, ran.template = native.call(rules, values)
             return tuple(outs)
         if self.first_run is not None:
-            outs, ran.template = self.first_run
-            return tuple(map(bottom, outs))
+            first_outs, ran.template = self.first_run
+            return tuple(map(bottom, first_outs))
         with noting_leaves() as leaves:
             if self.primal_saved is not None and isinstance(rules, DerivativeRules):
                 outs, ran.template = rules.forward(values, self.primal_saved)

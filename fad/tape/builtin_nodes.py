@@ -506,9 +506,11 @@ class Gather(Node):
 
     def _filled(self, parts: Sequence[Operand | None]) -> Sequence[Operand | None]:
         """Zeros for gradients that did not arrive."""
-        known = self.metadata_of_inputs()
+        metadata = self.metadata_of_inputs()
         return [
-            jnp.zeros(known[i].shape, known[i].dtype) if p is None and i < len(known) else p
+            jnp.zeros(metadata[i].shape, metadata[i].dtype)
+            if p is None and i < len(metadata)
+            else p
             for i, p in enumerate(parts)
         ]
 

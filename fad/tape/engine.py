@@ -120,10 +120,10 @@ def _validated(node: Node, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
         target, nr = edge
         if target._leaf is not None and _is_alike(g, target._leaf):
             continue
-        known = target.metadata_of_inputs()
-        if nr >= len(known) or known[nr].is_undefined:
+        metadata = target.metadata_of_inputs()
+        if nr >= len(metadata) or metadata[nr].is_undefined:
             continue
-        expected = known[nr]
+        expected = metadata[nr]
         shape = tuple(g.shape)
         if shape != tuple(expected.shape):
             if not is_broadcast(expected.shape, shape):
@@ -153,16 +153,16 @@ def _is_alike(g: Value, variable: Tensor) -> bool:
 
 def _placed(node: Node, i: int, g: Value, expected: InputMetadata) -> Value:
     """A gradient on the devices where it is expected; a scalar is sent there, as in PyTorch."""
-    own = sharding_of(g)
-    if expected.sharding is None or own is None:
+    sharding = sharding_of(g)
+    if expected.sharding is None or sharding is None:
         return g
-    wanted, found = expected.sharding.device_set, own.device_set
-    if wanted == found:
+    wanted, devices_of_g = expected.sharding.device_set, sharding.device_set
+    if wanted == devices_of_g:
         return g
     if g.shape == ():
         result: Value = bind(_put_on(expected.sharding), (g,))
         return result
-    names = [", ".join(sorted(map(str, devices))) for devices in (wanted, found)]
+    names = [", ".join(sorted(map(str, devices))) for devices in (wanted, devices_of_g)]
     raise GradientError(
         f"Function {node.name()} returned an invalid gradient at index {i} - expected device "
         f"{names[0]} but got {names[1]}"
@@ -220,14 +220,19 @@ UNIT_COTANGENT.dependence = lambda mask: (False,)
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
 class _Task:
-    """One backward pass: how deep it is nested in others, what to call when it is done, its nodes, and in
-    anomaly mode the NaN that it has made.
-    """
+    """One backward pass: how deep it is nested in others, what to call when it is done, and its nodes."""
 
     depth: int
     callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
-    nans: NanOrigins = dataclasses.field(default_factory=NanOrigins)
+    _nans: NanOrigins | None = None
+
+    @property
+    def nans(self) -> NanOrigins:
+        """In anomaly mode: the NaN that this pass has made."""
+        if self._nans is None:
+            self._nans = NanOrigins()
+        return self._nans
 
     def will_run(self, node: Node | None) -> bool:
         """Whether this pass reaches ``node``."""
@@ -508,10 +513,10 @@ def _graph_of(
     ends = wanted if targets is None else set(targets)
     stack = list(counts)
     stray = any([bool(n.edges) for n in ends])  # type: ignore[attr-defined]
-    known: dict[Node, Sequence[tuple[Node, int] | None]] = {}
+    edges_of: dict[Node, Sequence[tuple[Node, int] | None]] = {}
     while stack:
         node = stack.pop()
-        edges = known[node] = node.edges
+        edges = edges_of[node] = node.edges
         if not edges and node not in ends:
             stray = True
         for edge in edges:
@@ -524,10 +529,10 @@ def _graph_of(
                 counts[n] = 1
                 stack.append(n)
     if not stray or (targets is None and not wanted):
-        return _PassGraph(known, counts, None)
+        return _PassGraph(edges_of, counts, None)
     # Reverse reachability: from the ends up, along edges turned round.
     parents: dict[Node, list[Node]] = {}
-    for node, edges in known.items():
+    for node, edges in edges_of.items():
         for edge in edges:
             if edge is not None:
                 parents.setdefault(edge[0], []).append(node)
@@ -540,4 +545,4 @@ def _graph_of(
                 stack.append(p)
     # What leads to a node of the pass is itself needed, so all of the counted edges will be used.
     counts = {n: c for n, c in counts.items() if n in needed or n in ends}
-    return _PassGraph(known, counts, needed)
+    return _PassGraph(edges_of, counts, needed)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
 import jax
@@ -145,7 +147,10 @@ def pair(edge: NextEdge) -> tuple[Node, int] | None:
 
 # The graph: nodes, and where gradients go. Data only; `fad.tape.engine` runs it.
 
+Hooks: TypeAlias = dict[int, Callable[..., Any]]  # by the ids of their handles
 
+
+@dataclasses.dataclass(slots=True, eq=False)
 class NodeExtra:
     """What only few nodes have: hooks, metadata, a description of what they take, a lock.
 
@@ -153,26 +158,14 @@ class NodeExtra:
     ``level`` is that of a node built by hand, once it was looked for; see `fad.tape.engine`.
     """
 
-    __slots__ = (
-        "inputs",
-        "level",
-        "lock",
-        "metadata",
-        "post_hooks",
-        "pre_hooks",
-        "retains",
-        "tensor_hooks",
-    )
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.level: Level | None = None
-        self.metadata: dict[object, Any] = {}
-        self.inputs: list[InputMetadata] | None = None
-        self.tensor_hooks: dict[int, dict[int, Callable[[Tensor], Tensor | None]]] = {}
-        self.retains: dict[int, weakref.ref[Tensor]] = {}
-        self.pre_hooks: dict[int, Callable[..., object]] = {}
-        self.post_hooks: dict[int, Callable[..., object]] = {}
+    lock: AbstractContextManager[object] = dataclasses.field(default_factory=threading.RLock)
+    level: Level | None = None
+    metadata: dict[object, Any] = dataclasses.field(default_factory=dict)
+    inputs: list[InputMetadata] | None = None
+    tensor_hooks: dict[int, Hooks] = dataclasses.field(default_factory=dict)
+    retains: dict[int, weakref.ref[Tensor]] = dataclasses.field(default_factory=dict)
+    pre_hooks: Hooks = dataclasses.field(default_factory=dict)
+    post_hooks: Hooks = dataclasses.field(default_factory=dict)
 
 
 class Node:
@@ -422,9 +415,9 @@ class Node:
             TypeError: a shape without a dtype.
         """
         if shape is None:
-            found = InputMetadata((), None, None, True)
+            metadata = InputMetadata((), None, None, True)
         elif dtype is None and hasattr(shape, "shape") and hasattr(shape, "dtype"):
-            found = InputMetadata(tuple(shape.shape), shape.dtype, sharding_of(shape))
+            metadata = InputMetadata(tuple(shape.shape), shape.dtype, sharding_of(shape))
         elif dtype is None:
             raise TypeError(
                 f"{self.name()}.add_input_metadata got {describe(shape)} and no dtype: pass a shape and "
@@ -434,9 +427,9 @@ class Node:
             if isinstance(sharding, jax.Device):
                 sharding = jax.sharding.SingleDeviceSharding(sharding)
             sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-            found = InputMetadata(sizes, jax.numpy.dtype(dtype), sharding)
+            metadata = InputMetadata(sizes, jax.numpy.dtype(dtype), sharding)
         extra = extra_of(self)
-        extra.inputs = [*self.metadata_of_inputs(), found]
+        extra.inputs = [*self.metadata_of_inputs(), metadata]
         return len(extra.inputs) - 1
 
     def clear_input_metadata(self) -> None:
@@ -453,9 +446,9 @@ class Node:
         todo = collections.deque([self])
         while todo:
             node = todo.popleft()
-            found = node._own_sharding()
-            if found is not None:
-                return found
+            sharding = node._own_sharding()
+            if sharding is not None:
+                return sharding
             for edge in node.edges:
                 if edge is not None and edge[0] not in seen:
                     seen.add(edge[0])
@@ -463,8 +456,8 @@ class Node:
         return None
 
     def _own_sharding(self) -> jax.sharding.Sharding | None:
-        found = [m.sharding for m in self.metadata_of_inputs() if m.sharding is not None]
-        return found[0] if found else None
+        shardings = [m.sharding for m in self.metadata_of_inputs()]
+        return next(filter(None, shardings), None)
 
     @property
     def device(self) -> Any:
@@ -593,15 +586,15 @@ def accumulator_of(t: Tensor) -> AccumulateGrad:
     if bodies.traced:
         t = inside(t)
     meta = t.meta or meta_of(t)
-    known = meta.accumulator
-    node = None if known is None else known()
+    before = meta.accumulator
+    node = None if before is None else before()
     if node is None:
         fresh = AccumulateGrad(t)
         reference: weakref.ref[GraphNode] = weakref.ref(fresh)
         with _making:  # graphs of several threads must end in the same node
-            known = meta.accumulator
-            if known is None or known() is None:
-                meta.accumulator = reference if meta.accumulator is known else meta.accumulator
+            before = meta.accumulator
+            if before is None or before() is None:
+                meta.accumulator = reference if meta.accumulator is before else meta.accumulator
             current = meta.accumulator
             node = None if current is None else current()
     return accumulator_of(t) if node is None else cast(AccumulateGrad, node)

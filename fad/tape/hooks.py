@@ -364,14 +364,14 @@ def _through_hooks(
     host = host_for("a hook" if call is _of_tensor else "a hook on a node", node, running=True)
     level, count = level_of(node), len(values)
     lifted = [None if v is None else level.lift(v) for v in (*values, *others)]
-    given, beside = tuple(lifted[:count]), tuple(lifted[count:])
+    gradients, beside = tuple(lifted[:count]), tuple(lifted[count:])
     for hook in list(hooks.values()):
 
         def run(*gs: MaybeValue, hook: Callable[..., object] = hook) -> Gradients:
             return call(hook, gs[:count], gs[count:])
 
-        given = call_hook(host, hook, run, (*given, *beside), count)
-    return [g if g is None or create_graph else level.detach(g) for g in given]
+        gradients = call_hook(host, hook, run, (*gradients, *beside), count)
+    return [g if g is None or create_graph else level.detach(g) for g in gradients]
 
 
 def _replaced(hook: Callable[..., object], result: object, before: Gradients) -> Gradients:
@@ -391,7 +391,7 @@ def _replaced(hook: Callable[..., object], result: object, before: Gradients) ->
     return tuple([_checked(hook, r, b) for r, b in zip(result, before, strict=True)])
 
 
-class _MultiHandle:
+class _MultiHandle(RemovableHandle):
     """Removes a hook that is registered in several places."""
 
     __slots__ = ("handles",)
@@ -400,20 +400,13 @@ class _MultiHandle:
         self.handles = handles
 
     def remove(self) -> None:
-        """Take the hook away everywhere."""
         for handle in self.handles:
             handle.remove()
-
-    def __enter__(self) -> _MultiHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
 
 
 def register_multi_grad_hook(
     tensors: Iterable[Tensor], fn: Callable[..., None], *, mode: str = "all"
-) -> _MultiHandle:
+) -> RemovableHandle:
     """Call ``fn`` when the gradients of several Tensors have been computed in one backward pass.
 
     Arguments:
@@ -460,19 +453,19 @@ def register_multi_grad_hook(
         def inner(g: Tensor) -> None:
             task = running.task
             with lock:
-                found = passes.get(task)
-                if found is None:
+                state = passes.get(task)
+                if state is None:
                     expected = sum([task.will_run(ref()) for ref in nodes])
-                    found = passes[task] = [expected, [None] * len(nodes)]
-                found[0] -= 1
-                found[1][index] = g
-                complete = found[0] == 0
+                    state = passes[task] = [expected, [None] * len(nodes)]
+                state[0] -= 1
+                state[1][index] = g
+                complete = state[0] == 0
                 if complete:
                     del passes[task]
             if complete:
                 alone = [n for n in (ref() for ref in nodes) if n and separates_outputs(n)]
-                if len(alone) < len(nodes) or any([g is not None for g in found[1]]):
-                    call_observer(fn, found[1], fn)
+                if len(alone) < len(nodes) or any([g is not None for g in state[1]]):
+                    call_observer(fn, state[1], fn)
 
         inner.in_the_trace = True  # type: ignore[attr-defined]
         inner.counts = True  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -59,9 +60,9 @@ class RecordedNode(Observable, Node):
 
     def _own_sharding(self) -> jax.sharding.Sharding | None:
         for value in self.saved_values():
-            found = sharding_of(value)
-            if found is not None:
-                return found
+            sharding = sharding_of(value)
+            if sharding is not None:
+                return sharding
         return None
 
     def saved_values(self) -> Sequence[MaybeValue]:
@@ -284,8 +285,8 @@ class SavingNode(RecordedNode):
             raise AttributeError(f"{self.name()} has no attribute {name!r}")
         k = places.get(name.split("saved_", 1)[1])
         if k is None:
-            known = ", ".join([f"_saved_{p}" for p in places]) or "nothing"
-            raise AttributeError(f"{self.name()} has no {name}: it saved {known}")
+            names = ", ".join([f"_saved_{p}" for p in places]) or "nothing"
+            raise AttributeError(f"{self.name()} has no {name}: it saved {names}")
         values = self.values
         if values is None:
             raise_released(self)
@@ -299,6 +300,7 @@ class SavingNode(RecordedNode):
         return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class SavedTensor:
     """One saved value of a recorded node, for hooks of its own; from ``node._raw_saved_*``.
 
@@ -315,11 +317,8 @@ class SavedTensor:
     4.0
     """
 
-    __slots__ = ("node", "packed")
-
-    def __init__(self, node: Node, packed: Callable[[], object]) -> None:
-        self.node = node
-        self.packed = packed
+    node: Node
+    packed: Callable[[], object]
 
     def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
         """Pack this value now, and unpack it when it is needed.

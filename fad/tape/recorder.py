@@ -122,10 +122,10 @@ class PrimitiveNode(SavingNode):
             saved = self.opened(create_graph)
         assert saved is not None
         if plan.single:
-            given = None
+            present = None
             cts = cotangents
         else:
-            given = tuple([c is not None for c in cotangents])
+            present = tuple([c is not None for c in cotangents])
             cts = [c for c in cotangents if c is not None]
             if plan.rows is not None:
                 need = plan.sends(cotangents, need)
@@ -133,10 +133,10 @@ class PrimitiveNode(SavingNode):
         if create_graph and plan.extras:
             # Residuals have no history of their own: start again from the inputs.
             inputs = saved[: len(plan.mask)]
-            found = bind(plan.primitive.full_vjp(plan.mask, given, wanted), [*inputs, *cts])
+            grads = bind(plan.primitive.full_vjp(plan.mask, present, wanted), [*inputs, *cts])
         else:
-            found = bind(plan.vjp(given, wanted), [*saved, *cts])
-        return found if plan.rows is None else for_edges(found, need)
+            grads = bind(plan.vjp(present, wanted), [*saved, *cts])
+        return grads if plan.rows is None else for_edges(grads, need)
 
     def release_variables(self) -> None:
         if self.values:
@@ -213,9 +213,9 @@ class RecordingLevel(RecorderLevel):
         values: list[Operand] = []
         beside: list[Any] = []
         for a in args:
-            own = isinstance(a, Tensor) and a._level is self
-            values.append(a._value if own else a)
-            beside.append(a._aux if own else None)
+            is_here = isinstance(a, Tensor) and a._level is self
+            values.append(a._value if is_here else a)
+            beside.append(a._aux if is_here else None)
         return values, beside, any([b is not None for b in beside])
 
     def value_and_aux(self, x: Operand) -> tuple[Any, Any]:
@@ -348,8 +348,8 @@ class RootLevel(GradLevel):
     @property
     def trace(self) -> Deferred | None:
         """That of this thread."""
-        found: Deferred | None = state.__dict__.get("trace")
-        return found
+        trace: Deferred | None = state.__dict__.get("trace")
+        return trace
 
     @trace.setter
     def trace(self, trace: Deferred | None) -> None:
@@ -390,8 +390,8 @@ def level_of(node: Node) -> Any:
 
     What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
     """
-    found = _known_level(node)
-    stack = [] if found is not None else [node]
+    level = _known_level(node)
+    stack = [] if level is not None else [node]
     while stack:
         nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
         unknown = [n for n in nexts if _known_level(n) is None]
@@ -399,10 +399,10 @@ def level_of(node: Node) -> Any:
             stack.extend(unknown)
             continue
         levels = [_known_level(n) for n in nexts]
-        found = extra_of(stack.pop()).level = max(
+        level = extra_of(stack.pop()).level = max(
             levels, key=operator.attrgetter("id"), default=ROOT
         )
-    return found
+    return level
 
 
 def _known_level(node: Node) -> Any:
@@ -441,17 +441,17 @@ def record(op: Primitive, level: RecorderLevel, args: Sequence[Any]) -> Outputs:
     scalars = deep = False  # deep: there are Tensors one level down, for which `bind` is needed
     for a in args:
         if isinstance(a, Tensor):
-            own = a._level
-            if own is level:
+            its_level = a._level
+            if its_level is level:
                 value = a._value
-                key.append(value.aval if wraps else own.aval(a))
+                key.append(value.aval if wraps else level.aval(a))
                 mask.append(a._requires_grad)
                 lower.append(value)
                 deep = deep or isinstance(value, Tensor)
                 continue
-            key.append(own.aval(a))
+            key.append(its_level.aval(a))
             # Of the eager tape and untracked: its value will do, and spares `bind`.
-            if own is ROOT and not a._requires_grad and not captured_by_jit(a):
+            if its_level is ROOT and not a._requires_grad and not captured_by_jit(a):
                 a = a._value
             else:
                 deep = True

@@ -118,15 +118,15 @@ class PackedValue:
         Raises:
             GradientError: it has another shape, or its dtype is of another kind.
         """
-        own, given = self.aval, aval_of(x)
-        if given.shape != own.shape or is_inexact(given.dtype) != is_inexact(own.dtype):
+        saved, unpacked = self.aval, aval_of(x)
+        if unpacked.shape != saved.shape or is_inexact(unpacked.dtype) != is_inexact(saved.dtype):
             raise GradientError(
                 f"the unpack hook {_name(self.hooks[1])} returned {describe(x)} for a saved value "
-                f"{own.dtype}{list(own.shape)}, which was packed by {_name(self.hooks[0])}: it must have "
+                f"{saved.dtype}{list(saved.shape)}, which was packed by {_name(self.hooks[0])}: it must have "
                 "the same shape, and a dtype of the same kind, which is then converted"
             )
-        found: Value = bind(cast_to(own.dtype), (x,))
-        return found
+        value: Value = bind(cast_to(saved.dtype), (x,))
+        return value
 
 
 def _name(hook: Callable[..., object]) -> str:
@@ -140,9 +140,9 @@ def _run_pack(level: Level, hook: Callable[[Any], object], value: Any) -> object
     Raises:
         GradientError: it has changed the Tensor that it was given.
     """
-    given = _bare(level, _as_it_is(value))
-    packed = _quietly(level, hook, given)
-    if given.meta is not None and given.meta.storage.version > 0:
+    t = _bare(level, _as_it_is(value))
+    packed = _quietly(level, hook, t)
+    if t.meta is not None and t.meta.storage.version > 0:
         raise GradientError(
             f"A saved tensor pack hook is modifying its input in place: {_name(hook)}. Tensors provided "
             "as input to pack hook can not be modified by in-place operations in order to avoid "
@@ -362,9 +362,9 @@ class SavedView:
 
     def tensor(self) -> Tensor:
         """The view: itself, or another handle at its place in the graph, if it is not referenced."""
-        known = self.handle()
-        if known is not None:
-            return known
+        view = self.handle()
+        if view is not None:
+            return view
         base = self.link.base
         assert base is not None and base.meta is not None
         t = new_tensor(self.opened(), base._level)
@@ -385,9 +385,9 @@ def keep_bases(tensors: list[Any], values: list[Any]) -> bool:
                 continue
             if value.aval.size < LARGE:
                 continue
-            found = None if state.saved_hooks else t.meta.link.operation(t)
-            if found is not None:
-                values[k] = SavedView(t, *found)
+            operation = None if state.saved_hooks else t.meta.link.operation(t)
+            if operation is not None:
+                values[k] = SavedView(t, *operation)
                 tensors[k] = t.meta.link.base
                 some = True
     return some

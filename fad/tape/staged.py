@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
-import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
@@ -20,7 +20,7 @@ from fad.core.borrowed import as_array
 from fad.core.caches import Cache, exact
 from fad.core.dataflow import COMPUTED
 from fad.core.dtypes import is_inexact
-from fad.core.equal_programs import LITERAL
+from fad.core.equal_programs import LITERAL, Changes
 from fad.core.jaxapi import (
     Zero,
     define_primitive,
@@ -91,8 +91,8 @@ def unrecorded(new: Array, old: Array | None = None) -> Array:
     if not is_inexact(new.dtype):
         return new
     operands = (new,) if old is None else (new, old)
-    out: Array = unrecorded_p.bind(*operands, refuses=False)[0]
-    return out
+    result: Array = unrecorded_p.bind(*operands, refuses=False)[0]
+    return result
 
 
 def _first(*values: Array, refuses: bool) -> list[Array]:
@@ -193,48 +193,19 @@ def is_number(x: Operand) -> bool:
     return type(x) in _NUMBERS or isinstance(x, np.number)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Body:
     """What is known of the bodies of one code: which of its numbers, and which of its constants of NumPy,
-    have changed, by their places.
+    have changed, by their places; and the keys of its programs.
     """
 
-    __slots__ = ("_constants", "_lock", "_numbers", "_programs", "constants", "numbers")
-
-    def __init__(self) -> None:
-        self.numbers: frozenset[int] = frozenset()
-        self.constants: frozenset[int] = frozenset()
-        self._numbers: dict[Hashable, list[Hashable]] = {}
-        self._constants: dict[int, Hashable] = {}
-        self._programs: collections.deque[Hashable] = collections.deque()
-        self._lock = threading.Lock()
-
-    @property
-    def has_programs(self) -> bool:
-        """Whether there is a program already."""
-        return bool(self._programs)
+    numbers: Changes = dataclasses.field(default_factory=Changes)
+    constants: Changes = dataclasses.field(default_factory=Changes)
+    programs: collections.deque[Hashable] = dataclasses.field(default_factory=collections.deque)
 
     def note_numbers(self, numbers: Sequence[Operand]) -> None:
-        """Note the numbers of a trace, in order."""
-        kinds = tuple(map(type, numbers))
-        now = list(map(exact, numbers))
-        with self._lock:
-            if len(self._numbers) > PROGRAMS:  # Python takes another path in each call
-                self._numbers.clear()
-            before = self._numbers.setdefault(kinds, now)
-            changed = [k for k, (a, b) in enumerate(zip(before, now, strict=True)) if a != b]
-            self.numbers |= frozenset(changed)
-
-    def note_constants(self, constants: Sequence[Hashable]) -> None:
-        """Note the constants of NumPy of a trace, in order."""
-        with self._lock:
-            changed = [k for k, c in enumerate(constants) if self._constants.setdefault(k, c) != c]
-            self.constants |= frozenset(changed)
-
-    def note_program(self, key: Hashable) -> Hashable | None:
-        """Note the key of a new program; the key of one that is not to be kept, or None."""
-        with self._lock:
-            self._programs.append(key)
-            return self._programs.popleft() if len(self._programs) > PROGRAMS else None
+        """Note the numbers of a trace, in order; each path that Python takes has its own."""
+        self.numbers.note(list(map(exact, numbers)), tuple(map(type, numbers)))
 
 
 _bodies = Cache()
@@ -312,10 +283,10 @@ class StagedLevel(RecordingLevel, TracedBody):
     ``stand_ins`` are in the body what ``captures`` are outside. ``has_drawn``: it draws random numbers.
     ``records``: recording is on around the body, see NOTE [no_grad in traced code].
     ``numbers`` are the Python numbers that operations of the body got, in order; those at the places
-    ``lifted`` are inputs of the staged call too, and so are Tensors from outside that have a twin in the
-    body: ``stand_ins_for`` has their tracers. ``twins``: the `fad.compile.outer_tensors.Twins` of a body of
-    `jit`. ``loops`` are those that were rolled, last those of bodies in it; ``traced``, the program before
-    that, and ``size``, its number of equations after it. ``times``: when each operation was evaluated.
+    ``lifted`` are inputs of the staged call too, with their tracers in ``lifted_values``; so are Tensors from
+    outside that have a twin in the body. ``twins``: the `fad.compile.outer_tensors.Twins` of a body of `jit`.
+    ``loops`` are those that were rolled, last those of bodies in it; ``traced``, the program before that, and
+    ``size``, its number of equations after it. ``times``: when each operation was evaluated.
     """
 
     kind = "staged"
@@ -334,7 +305,7 @@ class StagedLevel(RecordingLevel, TracedBody):
         self.jax_trace: Any = None
         self.numbers: list[Operand] = []
         self.lifted: frozenset[int] = frozenset()
-        self.stand_ins_for: list[tuple[Any, Any]] = []
+        self.lifted_values: list[tuple[Any, Any]] = []
         self.loops: list[Rolled] = []
         self.size = 0
         self.times: list[float] = []
@@ -429,7 +400,7 @@ class StagedLevel(RecordingLevel, TracedBody):
         if len(self.numbers) - 1 not in self.lifted:
             return x
         tracer: Array = jaxapi.stand_in(aval_of(x))
-        self.stand_ins_for.append((tracer, x))
+        self.lifted_values.append((tracer, x))
         return tracer
 
     def _is_constant(self, x: Tensor) -> bool:
@@ -484,15 +455,15 @@ def stage(
     level = StagedLevel(operands, jaxapi.current_trace())
     name = getattr(run, "name", "staged")
     body = body_of_code((name, kept, *map(code_of, bodies), *structs)) if bodies else Body()
-    level.lifted = body.numbers
+    level.lifted = body.numbers.places
     structure: list[trees.PyTreeDef] = []
 
     @restores_modes
     def traced(*leaves: Operand) -> list[Array]:
         with level, body_of(level) if kept else contextlib.nullcontext():
-            outs, structure_of_outs = trees.flatten(run(level, *leaves))
+            outs, out_structure = trees.flatten(run(level, *leaves))
             check_outputs(outs, getattr(run, "name", "a compiled function"))
-            structure.append(structure_of_outs)
+            structure.append(out_structure)
             return [level.lower(x) for x in outs]
 
     roll = state.rolls if roll is None else roll
@@ -509,7 +480,7 @@ def stage(
     body.note_numbers(level.numbers)
     captured: dict[int, Operand] = {}
     captured.update(zip(map(id, level.stand_ins), level.captures.tensors, strict=True))
-    for tracer, x in level.stand_ins_for:  # arrays of numbers, which are not made while JAX traces
+    for tracer, x in level.lifted_values:  # arrays of numbers, which are not made while JAX traces
         if type(x) in SCALARS:
             x = constant(x)
         captured[id(tracer)] = as_array(np.asarray(x)) if isinstance(x, np.number) else x
@@ -522,8 +493,8 @@ def stage(
                 consts[k] = as_array(np.asarray(c))
                 if np.size(c) <= LITERAL:
                     fixed[k] = np.array(c)
-        body.note_constants([bits(c) for c in fixed.values()])
-        fixed = {k: c for at, (k, c) in enumerate(fixed.items()) if at not in body.constants}
+        changed = body.constants.note(list(map(bits, fixed.values())), len(fixed))
+        fixed = {k: c for at, (k, c) in enumerate(fixed.items()) if at not in changed}
     uses = jaxapi.axes_named(closed.jaxpr)
     axes = tuple([axis for axis in axes if axis[0] in uses])
     # See NOTE [named axes]; what is kept finds them at each call.
@@ -535,9 +506,7 @@ def stage(
     return primitive, [*lanes, *rest, *operands], structure[0]
 
 
-_CACHED = 512
-_primitives: collections.OrderedDict[Any, Primitive] = collections.OrderedDict()
-_lock = threading.RLock()
+_primitives = Cache(512)
 
 
 def _primitive_for(
@@ -550,31 +519,26 @@ def _primitive_for(
     """
     literals = tuple([(k, bits(c)) for k, c in fixed.items()])
     key = (name, axes, jaxpr_key(closed.jaxpr), literals)
-    with _lock:
-        cached = _primitives.get(key)
-        if cached is not None:
-            _primitives.move_to_end(key)
-            return cached
-        run = bind_jaxpr(closed)
-
-        def call(*values: Operand) -> tuple[Array, ...]:
-            inputs = list(values[len(axes) :])
-            for k, c in fixed.items():  # in order
-                inputs.insert(k, c)
-            with traced_in(axes) if axes else contextlib.nullcontext():
-                return tuple(run(*inputs))
-
-        # Bodies of one code have several programs where they call rules that are made anew, for example.
-        primitive = Primitive(name, call, collective=bool(axes), shared=body.has_programs)
-        primitive.calls_host = calls_host(closed.jaxpr)
-        primitive.paths = COMPUTED
-        _primitives[key] = primitive
-        dropped = body.note_program(key)
-        if dropped is not None:
-            _primitives.pop(dropped, None)
-        if len(_primitives) > _CACHED:
-            _primitives.popitem(last=False)
+    primitive: Primitive | None = _primitives.get(key)
+    if primitive is not None:
         return primitive
+    run = bind_jaxpr(closed)
+
+    def call(*values: Operand) -> tuple[Array, ...]:
+        operands = list(values[len(axes) :])
+        for k, c in fixed.items():  # in order
+            operands.insert(k, c)
+        with traced_in(axes) if axes else contextlib.nullcontext():
+            return tuple(run(*operands))
+
+    # Bodies of one code have several programs where they call rules that are made anew, for example.
+    primitive = Primitive(name, call, collective=bool(axes), shared=bool(body.programs))
+    primitive.calls_host = calls_host(closed.jaxpr)
+    primitive.paths = COMPUTED
+    body.programs.append(key)
+    if len(body.programs) > PROGRAMS:
+        _primitives.drop(body.programs.popleft())
+    return _primitives.put(key, primitive)
 
 
 # Where these are batched, lanes run bodies which they do not take, and a NaN there is none of the
@@ -649,18 +613,15 @@ class _Orders:
     def _in_order(self, args: Sequence[Operand]) -> list[Operand]:
         if not self._operands:
             return list(args)
-        in_order = []
+        ordered = []
         seen: collections.Counter[trees.PyTreeDef] = collections.Counter()
         for x in args:
             leaves, structure = trees.flatten(x)
             skeletons = self._operands.get(structure, [None])
-            in_order.append(
-                trees.unflatten(
-                    structure, leaves, skeletons[min(seen[structure], len(skeletons) - 1)]
-                )
-            )
+            skeleton = skeletons[min(seen[structure], len(skeletons) - 1)]
+            ordered.append(trees.unflatten(structure, leaves, skeleton))
             seen[structure] += 1
-        return in_order
+        return ordered
 
 
 def _by_structure(values: Sequence[Operand]) -> dict[trees.PyTreeDef, list[Operand]]:

@@ -22,7 +22,7 @@ from fad.core.jaxapi import (
     new_primitive,
     trace_context,
 )
-from fad.core.jaxprs import calls_with_rules, inner_jaxprs, trace
+from fad.core.jaxprs import calls_with_rules, equations_in, inner_jaxprs, trace
 from fad.core.level import (
     LanesLevel,
     Level,
@@ -272,22 +272,22 @@ def bind_among_lanes(
     ]
     if not levels:
         return bind(op, args), args
-    given = {t.level for a in args for t in layers(a) if t.aux is not None}
-    missing = [x for x in levels if x not in given and x not in state.unreached]
-    known = [x for x in missing if x.axis_name in asked]
-    for level in known if args else ():
+    reached = {t.level for a in args for t in layers(a) if t.aux is not None}
+    missing = [x for x in levels if x not in reached and x not in state.unreached]
+    wanted = [x for x in missing if x.axis_name in asked]
+    for level in wanted if args else ():
         args = [bind(_OF_LANES, (lanes_inside(level), args[0])), *args[1:]]
-    run = bind if args else functools.partial(_without_operands, known)
-    missing = [x for x in missing if x not in known]
+    run = bind if args else functools.partial(_without_operands, wanted)
+    missing = [x for x in missing if x not in wanted]
     if not missing:
         return run(op, args), args
     try:
         with modes(unreached=(*state.unreached, *missing)):
             return run(op, args), args
-    except LanesAsked as found:
-        if found.level not in missing:
+    except LanesAsked as request:
+        if request.level not in missing:
             raise
-        asked.add(found.level.axis_name)
+        asked.add(request.level.axis_name)
     return bind_among_lanes(op, args, asked)
 
 
@@ -486,9 +486,9 @@ def bind_random(op: Operation, args: Sequence[Operand]) -> Outputs:
         if level.draws.by_lane:
             key = bind(_FOLD_IN, (key, lanes_inside(level)))
         elif level.draws.strict:
-            own = differs(key, level)
-            marked = marked or own is None
-            if own is False:
+            of_lanes = differs(key, level)
+            marked = marked or of_lanes is None
+            if of_lanes is False:
                 _refuse(f"fad.random.{op.name}")
     if marked:
         key = bind(_marking(op.name), (key,))
@@ -556,22 +556,20 @@ def check_draws(jaxpr: JaxBody, values: Sequence[Operand]) -> None:
         differing = [differs(v, level) for v in values]
         if None in differing:
             continue  # a part of another body, which is analysed as a whole
-        found = _Differing()
-        found.results(convert_constvars_jaxpr(jaxpr), list(map(bool, differing)))
-        if found.refused:
-            _refuse(found.refused[0])
+        analysis = _Differing()
+        analysis.results(convert_constvars_jaxpr(jaxpr), list(map(bool, differing)))
+        if analysis.refused:
+            _refuse(analysis.refused[0])
 
 
 def has_draws(jaxpr: JaxBody) -> bool:
     """Whether there is a mark in a program."""
-    return any(map(_marked, jaxpr.eqns))
+    return any(map(_draws, equations_in(jaxpr)))
 
 
-def _marked(eqn: JaxEquation) -> bool:
-    if eqn.primitive is draw_p or any(map(has_draws, inner_jaxprs(eqn))):
-        return True
+def _draws(eqn: JaxEquation) -> bool:
     drawing = flag_of(eqn, "drawing")
-    return drawing is not None and drawing(eqn) is not None
+    return eqn.primitive is draw_p or (drawing is not None and drawing(eqn) is not None)
 
 
 class _Differing(Dataflow[bool]):
@@ -588,30 +586,30 @@ class _Differing(Dataflow[bool]):
     def constant(self, value: Any) -> bool:
         return False
 
-    def union(self, found: Sequence[bool]) -> bool:
-        return any(found)
+    def union(self, several: Sequence[bool]) -> bool:
+        return any(several)
 
-    def equation(self, eqn: Any, given: list[bool]) -> list[bool]:
+    def equation(self, eqn: Any, operands: list[bool]) -> list[bool]:
         if eqn.primitive is draw_p:
-            if not given[0]:
+            if not operands[0]:
                 self.refused.append(f"fad.random.{eqn.params['name']}")
-            return given
+            return operands
         drawing = flag_of(eqn, "drawing")
         if drawing is not None:
             body = drawing(eqn)
-            return self._joined(eqn, given) if body is None else self.results(body, given)
-        found = self.inside(eqn, given)
-        if found is not None:
-            return found
+            return self._joined(eqn, operands) if body is None else self.results(body, operands)
+        results = self.inside(eqn, operands)
+        if results is not None:
+            return results
         inner = list(inner_jaxprs(eqn))
-        if len(inner) == 1 and len(inner[0].invars) == len(given) and not inner[0].constvars:
-            found = self.results(inner[0], given)
-            if len(found) == len(eqn.outvars):
-                return found
+        if len(inner) == 1 and len(inner[0].invars) == len(operands) and not inner[0].constvars:
+            results = self.results(inner[0], operands)
+            if len(results) == len(eqn.outvars):
+                return results
         # Which operand is which input is not known: refuse too little rather than too much.
         for jaxpr in map(convert_constvars_jaxpr, inner):
-            self.results(jaxpr, [any(given)] * len(jaxpr.invars))
-        return self._joined(eqn, given)
+            self.results(jaxpr, [any(operands)] * len(jaxpr.invars))
+        return self._joined(eqn, operands)
 
-    def _joined(self, eqn: Any, given: list[bool]) -> list[bool]:
-        return [any(given)] * len(eqn.outvars)
+    def _joined(self, eqn: Any, operands: list[bool]) -> list[bool]:
+        return [any(operands)] * len(eqn.outvars)

@@ -28,6 +28,7 @@ replace them; so the vmap's level is alive again for that run.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -193,6 +194,7 @@ def alive_again(levels: Sequence[BatchLevel]) -> Iterator[None]:
                     level.alive = False
 
 
+@dataclasses.dataclass(eq=False)
 class CheckpointRules(CallRules):
     """The rules of a checkpointed call on (captures, operands, lanes), the last of which are not read.
 
@@ -207,47 +209,30 @@ class CheckpointRules(CallRules):
             that run writes to them later: the call is one operation, and its writes are not seen outside.
     """
 
+    body: Callable[..., PyTree]
+    count: int
+    operands: int
+    requires: Sequence[bool]
+    alone: bool
+    recording: int | None
+    writes: bool
+    batches: list[BatchLevel] = dataclasses.field(default_factory=batch_levels)
+
+    name = "checkpoint"
     separates_outputs = True
     are_of_the_body = True
-
-    def __init__(
-        self,
-        body: Callable[..., PyTree],
-        count: int,
-        operands: int,
-        requires: Sequence[bool],
-        alone: bool,
-        recording: int | None,
-        writes: bool,
-    ) -> None:
-        self.body = body
-        self.count = count
-        self.end = count + operands
-        self.requires = requires
-        self.alone = alone
-        self.recording = recording
-        self.writes = writes
-        self.name = "checkpoint"
-        self.batches = batch_levels()
 
     @property
     def likeness(self) -> Hashable:
         """In traced code, what a body says of its derivative is in its program: it cannot have hooks."""
-        flags = (
-            self.count,
-            self.end,
-            tuple(self.requires),
-            self.alone,
-            self.recording,
-            self.writes,
-        )
-        return (*flags, *self.batches)
+        flags = (self.count, self.operands, self.alone, self.recording, self.writes)
+        return (*flags, tuple(self.requires), *self.batches)
 
     def _run(self, level: WatchLevel, values: Sequence[Operand]) -> tuple[list[Tensor], Template]:
         """The body once more, in ``level``: its inputs there, and its result."""
         inside = [level.tensor(v, r) for v, r in zip(values, self.requires, strict=True)]
         level.stand_ins = inside[: self.count]
-        return inside, self.body(inside[self.count : self.end])
+        return inside, self.body(inside[self.count : self.count + self.operands])
 
     def forward(self, values: Sequence[Operand]) -> tuple[list[Value], Template]:
         with alive_again(self.batches), WatchLevel() as level:

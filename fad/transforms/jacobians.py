@@ -75,7 +75,8 @@ def reverse_jacobian(
     f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
 ) -> Callable[..., PyTree]:
     """`jacrev`, under the name ``who`` in messages."""
-    check_jacobian(f, argnums, chunk_size, who)
+    check_callable(f, who, argnums)
+    check_chunk_size(chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
@@ -158,7 +159,8 @@ def forward_jacobian(
     f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
 ) -> Callable[..., PyTree]:
     """`jacfwd`, under the name ``who`` in messages."""
-    check_jacobian(f, argnums, chunk_size, who)
+    check_callable(f, who, argnums)
+    check_chunk_size(chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
@@ -328,12 +330,6 @@ def ggnvp(
     gradient = gradient_function(loss, 0, False, "ggnvp", False)
     _, curved = push_forward(gradient, (outputs,), (pushed,), False, "ggnvp")
     return pull(curved)[0]
-
-
-def check_jacobian(f: Callable[..., PyTree], argnums: PyTree, chunk_size: object, who: str) -> None:
-    """Refuse anything but a function, and a chunk size below 1."""
-    check_callable(f, who, argnums)
-    check_chunk_size(chunk_size, who)
 
 
 def _call(args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str) -> Call:

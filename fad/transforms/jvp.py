@@ -108,12 +108,12 @@ def call_along(primals: PyTree, tangents: PyTree, who: str) -> tuple[Call, list[
 
 def directions_of(call: Call, tangents: Sequence[PyTree]) -> list[MaybeValue]:
     """The tangents of the values of a call, checked against them."""
-    given = tuple(tangents)
-    leaves = trees.leaves_like(call.structure, given)
+    tangents = tuple(tangents)
+    leaves = trees.leaves_like(call.structure, tangents)
     if leaves is None:
         raise StructureError(
             f"{call.who}: tangents must have the structure of the primals (the same python structure), "
-            f"{call.structure}, got {trees.flatten(given)[1]}"
+            f"{call.structure}, got {trees.flatten(tangents)[1]}"
         )
     return [call.tangent(k, t) for k, t in enumerate(leaves)]
 

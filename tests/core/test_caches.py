@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fad.core import caches
 
 
-def test_the_least_recently_used_entry_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caches, "CAPACITY", 2)
-    cache = caches.Cache()
+def test_the_least_recently_used_entry_is_dropped_first() -> None:
+    cache = caches.Cache(2)
     for key in "ab":
         cache.put(key, key.upper())
     assert cache.get("a") == "A"
     cache.put("c", "C")
     assert cache.get("b") is None and cache.values() == ["A", "C"]
+    cache.drop("a")
+    assert cache.values() == ["C"]
     cache.clear()
-    assert cache.get("a") is None and cache.values() == []
+    assert cache.get("c") is None and cache.values() == []
 
 
 def test_the_first_value_of_a_key_is_kept() -> None:

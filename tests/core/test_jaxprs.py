@@ -7,7 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from helpers import assert_close
+from jax._src.interpreters import mlir
 
+from fad.core import jaxapi, jaxprs, repeats, residuals, rolling
 from fad.core.jaxprs import (
     bind_jaxpr,
     calls_host,
@@ -93,3 +95,19 @@ def test_numbers_are_constants_in_traced_code_alone() -> None:
     assert call(X, 1) == X[1]
     assert "dynamic_slice" not in str(jax.make_jaxpr(lambda x: call(x, 1))(X))
     assert jax.vmap(call, (0, None))(X[None], 1) == X[1]
+
+
+def test_names_in_tables_are_those_of_primitives() -> None:
+    """A name that JAX has changed would never be looked up again."""
+    registries = (mlir._lowerings, *mlir._platform_specific_lowerings.values())
+    names = {primitive.name for registry in registries for primitive in registry}
+    tables = (
+        residuals.EXPENSIVE,
+        jaxprs.ELEMENTWISE,
+        repeats._CHEAP,
+        repeats._COSTLY,
+        rolling._WITH_BODIES,
+        jaxapi._PARAMETERS,
+    )
+    for table in tables:
+        assert set(table) - names <= {"polynomial"}  # which came later than JAX 0.11
