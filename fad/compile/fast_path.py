@@ -280,34 +280,38 @@ class QuickStep:
             return MISS
         outputs = _Outputs()
         versions = [s.version + n for s, n in zip(storages, self._counts)]
+        unowned = [s for s in storages if not s.owned]
         pick, names = self._pick, self._names
         objects: list[PyTree] = [outputs, outputs, *written]
-        puts: list[PyTree] = []
+        puts: list[tuple[PyTree, str, PyTree]] = [(s, "owned", True) for s in unowned]
         grads: dict[int, Tensor] = {}
         if self._grads or self._flags or links:
-            grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
             shared = [t.meta.link is not None for t in written]
+            pick, names = self._getter(shared)
+            grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
+            puts += self._puts_on_histories(targets, leaves, grads)
             datas = [new_tensor(None, ROOT) for x in shared if x]
             objects += [*grads.values(), *datas]
-            pick, names = self._getter(shared)
-            puts = self._puts(targets, leaves, grads)
-            numbers = itertools.compress(versions, shared)
-            for t, data, version in zip(itertools.compress(written, shared), datas, numbers):
-                puts += [(t.meta.link, "seen", version), (t.meta.link, "detached", False)]
-                puts.append((t.meta.storage, "data", data))
-        new = [s for s in storages if not s.owned]
-        puts += [(s, "owned", True) for s in new]
-        if puts:
-            names = [*names, *[name for _, name, _ in puts]]
+            sharing = itertools.compress(zip(written, storages, versions), shared)
+            for data, (t, storage, version) in zip(datas, sharing):
+                link = t.meta.link
+                puts += [
+                    (link, "seen", version),
+                    (link, "detached", False),
+                    (storage, "data", data),
+                ]
         objects += storages
-        objects += [x for x, _, _ in puts]
+        if puts:
+            objects += [x for x, _, _ in puts]
+            names = [*names, *[name for _, name, _ in puts]]
+            versions += [new for _, _, new in puts]
         outs = itertools.starmap(self._table, (operands,))
         values = itertools.chain.from_iterable(map(pick, outs))
-        values = itertools.chain(values, versions, [value for _, _, value in puts])
+        values = itertools.chain(values, versions)
         donors = [written[k] for k in self._donors]
         try:
             if donors:
-                self._take(donors, storages, operands, not new)
+                self._take(donors, storages, operands, not unowned)
             set_all(objects, names, values, step.moves)
         except BaseException as error:
             for t in donors:
@@ -331,7 +335,7 @@ class QuickStep:
         shared = [x for x, meta in metas if meta is not None and meta.storage in storages]
         return len(shared) > len(self._writes) - len(self._written)
 
-    def _puts(
+    def _puts_on_histories(
         self, targets: Sequence[PyTree], leaves: Sequence[PyTree], grads: dict[int, Tensor]
     ) -> list[tuple[PyTree, str, PyTree]]:
         """What is put beside values: an object, the name of its attribute, and what that is from now on."""

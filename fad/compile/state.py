@@ -24,7 +24,7 @@ import collections
 import dataclasses
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -300,28 +300,35 @@ class StepState:
 
     def fits(self, leaves: Sequence[PyTree]) -> bool:
         """Whether what is outside is, in all that the program depends on, as it was for the trace."""
-        if list(map(facts_of, leaves)) != self.leaf_facts or not self.is_in_place():
-            return False
-        tensors = set()
+        return next(self._changes(leaves), None) is None
+
+    def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
+        """What is not as it was for the trace: a Place, an OuterTensor or the number of a leaf, and how."""
+        for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
+            yield from [(k, words) for words in _differing(facts_of(x), facts)]
+        if not self.is_in_place():
+            for place in self._places:
+                kind = "Tensor" if isinstance(place.value, Tensor) else "object"
+                if place.has_changed:
+                    yield place, f"is another {kind} now"
+        tensors: set[int] = set()
         for outer in self.outers:
-            t = outer.find(leaves)
+            t, is_leaf = outer.find(leaves), isinstance(outer.source, int)
             if not isinstance(t, Tensor):
-                is_array = isinstance(outer.source, int) and outer.tensor is None
-                if is_array and outer.facts == UNTRACKED:
-                    continue
-                return False
-            if facts_of(t) != outer.facts or inside(t).aval != outer.aval:
-                return False
+                if not is_leaf or outer.tensor is not None or outer.facts != UNTRACKED:
+                    yield outer, "is not there"
+                continue
+            yield from [(outer, words) for words in _differing(facts_of(t), outer.facts)]
+            if inside(t).aval != outer.aval:
+                yield outer, f"is {inside(t).aval.str_short()}, was {outer.aval.str_short()}"
             if outer.number is not None and not has_numbers(t, outer.number):
-                return False
-            if not outer.is_same(t, leaves):
-                return False
-            if id(t) in tensors and outer.source is not None:
-                return False
+                yield outer, "has other numbers, of which Python code has read some"
+            used = outer.source is None and self.effects and any([t is x for x in leaves])
+            if used or (id(t) in tensors and outer.source is not None):
+                yield outer, "is an argument too, or another one of these Tensors"
+            elif not outer.is_same(t, leaves):
+                yield outer, "is not the same Tensor as before, or no longer that of others"
             tensors.add(id(t))
-            if outer.source is None and self.effects and any([t is x for x in leaves]):
-                return False
-        return True
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
@@ -397,32 +404,14 @@ class StepState:
         self, leaves: Sequence[PyTree], names: dict[int, str], labels: Sequence[str]
     ) -> list[str]:
         """How what is outside differs from what it was for the trace."""
-        lines = []
-        for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
-            lines += _differing(label, facts_of(x), facts)
-        for place in self._places:
-            if place.has_changed:
-                kind = "Tensor" if isinstance(place.value, Tensor) else "object"
-                lines.append(f"{place.name} is another {kind} now")
-        for outer in self.outers:
-            name, t = outer.name(names, labels), outer.find(leaves)
-            if isinstance(outer.source, int):
-                continue
-            if not isinstance(t, Tensor):
-                lines.append(f"{name} is not there")
-                continue
-            lines += _differing(name, facts_of(t), outer.facts)
-            if not outer.is_same(t, leaves):
-                lines.append(
-                    f"{name} is not the same Tensor as before, or no longer that of others"
-                )
-            if inside(t).aval != outer.aval:
-                lines.append(
-                    f"{name} is {inside(t).aval.str_short()}, was {outer.aval.str_short()}"
-                )
-            if outer.number is not None and not has_numbers(t, outer.number):
-                lines.append(f"{name}, of which Python code has read numbers, has other ones")
-        return lines or ["an argument is a Tensor that it also uses from outside, or no longer is"]
+
+        def name(x: PyTree) -> str:
+            if isinstance(x, OuterTensor):
+                return x.name(names, labels)
+            return labels[x] if isinstance(x, int) else str(x.name)
+
+        lines = [f"{name(x)} {words}" for x, words in self._changes(leaves)]
+        return list(dict.fromkeys(lines))
 
     @property
     def is_quick(self) -> bool:
@@ -586,17 +575,18 @@ def _in_words(effect: Effect) -> str:
     return "requires grad from then on" if effect.new else "does not require grad from then on"
 
 
-def _differing(name: str, now: Facts, was: Facts) -> list[str]:
-    lines = []
+def _differing(now: Facts, was: Facts) -> list[str]:
+    """How facts differ, in words that stand behind a name."""
+    words = []
     if now.requires_grad != was.requires_grad:
-        lines.append(f"{name} {'requires' if now.requires_grad else 'does not require'} grad now")
+        words.append("requires grad now" if now.requires_grad else "does not require grad now")
     if now.is_leaf != was.is_leaf:
-        lines.append(f"{name} {'is a leaf' if now.is_leaf else 'has a history'} now")
+        words.append("is a leaf now" if now.is_leaf else "has a history now")
     if now.has_grad != was.has_grad:
-        lines.append(f"{name} has {'a' if now.has_grad else 'no'} .grad now")
+        words.append("has a .grad now" if now.has_grad else "has no .grad now")
     if now.hooks != was.hooks:
-        lines.append(f"{name} has other hooks now")
-    return lines
+        words.append("has other hooks now")
+    return words
 
 
 def has_numbers(t: Tensor, numbers: np.ndarray) -> bool:
