@@ -39,19 +39,22 @@ from fad.compile.state import (
     FREED,
     PLAIN,
     OuterTensor,
+    Put,
     StepState,
     freed,
     has_numbers,
     holds_keys,
     is_key,
     lock,
+    puts_of,
+    puts_of_link,
     set_all,
 )
 from fad.core import jaxapi
 from fad.core.avals import aval_of
 from fad.core.jaxapi import array_type, is_extended
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, at_version, meta_of, new_tensor, storage_of, taken
+from fad.core.tensor import Storage, Tensor, at_version, new_tensor, storage_of, taken
 from fad.core.threads import make_jit
 from fad.core.types import Array, PyTree
 from fad.tape.recorder import ROOT
@@ -203,13 +206,8 @@ class QuickStep:
         self._written = [e.outer.tensor for e in writes if e.outer.source is None]
         self._storages = list(map(storage_of, self._written))
         self._counts = [e.writes for e in writes]
-        self._flags = [
-            (places[id(e.outer)], e.new) for e in step.effects if e.what == "requires_grad"
-        ]
-        self._grads = [
-            (places[id(e.outer)], e.output, e.new) for e in step.effects if e.what == "grad"
-        ]
-        self._made = sorted({output for _, output, _ in self._grads if output >= 0})
+        self._others = [(e, places[id(e.outer)]) for e in step.effects if e.what != "value"]
+        self._made = sorted({e.output for e, _ in self._others if e.output >= 0})
         versions = step.versions[: step.count]
         plain = all([kind is PLAIN for kind in step.kinds]) and not step.key_sources
         plain = plain and not any(versions)
@@ -283,23 +281,21 @@ class QuickStep:
         unowned = [s for s in storages if not s.owned]
         pick, names = self._pick, self._names
         objects: list[PyTree] = [outputs, outputs, *written]
-        puts: list[tuple[PyTree, str, PyTree]] = [(s, "owned", True) for s in unowned]
+        puts: list[Put] = [(s, "owned", True) for s in unowned]
         grads: dict[int, Tensor] = {}
-        if self._grads or self._flags or links:
+        if self._others or links:
             shared = [t.meta.link is not None for t in written]
             pick, names = self._getter(shared)
             grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
-            puts += self._puts_on_histories(targets, leaves, grads)
+            for effect, place in self._others:
+                new = grads.get(effect.output, effect.new)
+                new = new.find(leaves) if isinstance(new, OuterTensor) else new
+                puts += puts_of(effect, targets[place], new)
             datas = [new_tensor(None, ROOT) for x in shared if x]
             objects += [*grads.values(), *datas]
             sharing = itertools.compress(zip(written, storages, versions), shared)
             for data, (t, storage, version) in zip(datas, sharing):
-                link = t.meta.link
-                puts += [
-                    (link, "seen", version),
-                    (link, "detached", False),
-                    (storage, "data", data),
-                ]
+                puts += [(storage, "data", data), *puts_of_link(t.meta.link, version)]
         objects += storages
         if puts:
             objects += [x for x, _, _ in puts]
@@ -334,17 +330,6 @@ class QuickStep:
         metas = [(x, x.meta) for x in leaves if type(x) is Tensor]
         shared = [x for x, meta in metas if meta is not None and meta.storage in storages]
         return len(shared) > len(self._writes) - len(self._written)
-
-    def _puts_on_histories(
-        self, targets: Sequence[PyTree], leaves: Sequence[PyTree], grads: dict[int, Tensor]
-    ) -> list[tuple[PyTree, str, PyTree]]:
-        """What is put beside values: an object, the name of its attribute, and what that is from now on."""
-        puts = [(targets[place], "_requires_grad", new) for place, new in self._flags]
-        for place, output, new in self._grads:
-            grad = grads[output] if output >= 0 else new
-            grad = grad.find(leaves) if isinstance(grad, OuterTensor) else grad
-            puts.append((meta_of(targets[place]), "grad", grad))
-        return puts
 
     def _take(
         self,

@@ -54,7 +54,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.vmap import bind_program
 from fad.transforms.backward import leaf_outside
 from fad.transforms.boundary import check_written, leave
-from fad.views.aliases import snapshot
+from fad.views.aliases import Link, link_of, snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
 
@@ -520,11 +520,12 @@ class StepState:
             check_captured(t, new)
         if plain:
             flush()  # what is recorded so far is of Tensors as they were
-            writer = Writer()
+            puts: list[Put] = []
             for effect, t, new in zip(self.effects, targets, news, strict=True):
                 if isinstance(t, Tensor):
-                    writer.add(effect, t, new._value if effect.what == "value" else new)
-            writer.write(self.moves)
+                    puts += puts_of(effect, t, new._value if effect.what == "value" else new)
+            objects, names, values = zip(*puts, strict=True) if puts else ((), (), ())
+            set_all(objects, names, values, self.moves)
             return
         for effect, t, new in zip(self.effects, targets, news, strict=True):
             if isinstance(t, Tensor):
@@ -678,41 +679,27 @@ def _apply(effect: Effect, t: Tensor, new: PyTree) -> None:
         storage_of(t).version += effect.writes - 1
 
 
-class Writer:
-    """Sets attributes of several objects in one call of a function in C; see NOTE [steps]."""
+# A call of ``setattr``: an object, the name of an attribute, and what that is from now on.
+Put = tuple[PyTree, str, PyTree]
 
-    def __init__(self) -> None:
-        self.objects: list[PyTree] = []
-        self.names: list[str] = []
-        self.values: list[PyTree] = []
 
-    def add(self, effect: Effect, t: Tensor, new: PyTree) -> None:
-        """An effect on ``t``: ``new`` is an array, what ``.grad`` is, or whether it requires grad."""
-        if effect.what == "grad":
-            self._set(meta_of(t), "grad", new)
-            return
-        if effect.what == "requires_grad":
-            self._set(t, "_requires_grad", new)
-            return
-        storage = storage_of(t)
-        if storage.data is not None:
-            self._set(storage, "data", new_tensor(new, ROOT))
-        self._set(storage, "owned", False)
-        self._set(t, "_value", new)
-        self._set(storage, "version", storage.version + effect.writes)
-        link: PyTree = t.meta.link  # type: ignore[union-attr]
-        if link is not None:
-            self._set(link, "seen", storage.version + effect.writes)
-            self._set(link, "detached", False)
+def puts_of(effect: Effect, t: Tensor, new: PyTree) -> list[Put]:
+    """An effect on ``t``: ``new`` is an array, what ``.grad`` is, or whether it requires grad."""
+    if effect.what == "grad":
+        return [(meta_of(t), "grad", new)]
+    if effect.what == "requires_grad":
+        return [(t, "_requires_grad", new)]
+    storage, link = storage_of(t), link_of(t)
+    version = storage.version + effect.writes
+    puts: list[Put] = [(storage, "owned", False), (t, "_value", new), (storage, "version", version)]
+    if storage.data is not None:
+        puts.append((storage, "data", new_tensor(new, ROOT)))
+    return puts if link is None else [*puts, *puts_of_link(link, version)]
 
-    def _set(self, owner: PyTree, name: str, value: PyTree) -> None:
-        self.objects.append(owner)
-        self.names.append(name)
-        self.values.append(value)
 
-    def write(self, moves: Sequence[Move]) -> None:
-        """Set them, and put Tensors where they belong by then."""
-        set_all(self.objects, self.names, self.values, moves)
+def puts_of_link(link: Link, version: int) -> list[Put]:
+    """That a Tensor which shares its storage has the value of this version."""
+    return [(link, "seen", version), (link, "detached", False)]
 
 
 def set_all(
