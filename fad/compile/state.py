@@ -158,19 +158,17 @@ def is_freed(t: Tensor) -> bool:
     return False
 
 
-PLAIN, TRACKED, FREED = (
-    "plain",
-    "tracked",
-    "freed",
-)  # results: without a history, with one, with one that is over
+# Results: without a history, with one, with one that is over.
+PLAIN, TRACKED, FREED = "plain", "tracked", "freed"
 
 
 class StepTrace:
     """What the trace of a body notes for its `StepState`.
 
     ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`,
-    `TRACKED`, `FREED`, or a Tensor from outside. ``outputs``: for each change, the number of the output that
-    is new. ``versions``: for each output, how often the body has written to what is a new Tensor outside.
+    `TRACKED`, `FREED`, or a Tensor from outside. ``changes``: each with the number of the output that is new,
+    or -1, and whether that has a history. ``versions``: for each output that is a new Tensor outside, how
+    often the body has written to it.
     """
 
     def __init__(
@@ -188,9 +186,7 @@ class StepTrace:
                 self.adopted.add(k)
         self.unknown = bool(state.saved_hooks)
         self.kinds: list[PyTree] = []
-        self.changes: list[Change] = []
-        self.outputs: list[int] = []
-        self.tracked: list[bool] = []
+        self.changes: list[tuple[Change, int, bool]] = []
         self.versions: list[int] = []
         self.keys: list[int] = []  # the outputs that are results of random keys
 
@@ -210,8 +206,8 @@ class StepTrace:
             places.setdefault(id(x), len(outs))
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
-        self.changes = twins.changes()
-        for what, new in [(c.what, c.new) for c in self.changes]:
+        for change in twins.changes():
+            what, new = change.what, change.new
             if what == "requires_grad" or new is None:
                 place = -1
             elif what == "grad" and twins.is_outside(new):
@@ -223,8 +219,7 @@ class StepTrace:
                 place = places[id(new)] = len(outs)
                 outs.append(new)
                 self.versions.append(version_of(new) if what == "grad" else 0)
-            self.outputs.append(place)
-            self.tracked.append(place >= 0 and has_history(new))
+            self.changes.append((change, place, place >= 0 and has_history(new)))
         return outs
 
 
@@ -285,7 +280,7 @@ class StepState:
                 c.writes,
                 tracked,
             )
-            for c, output, tracked in zip(trace.changes, trace.outputs, trace.tracked, strict=True)
+            for c, output, tracked in trace.changes
         ]
         self.versions = trace.versions
         # What each result of random keys is computed of: values outside, and the numbers of leaves.
