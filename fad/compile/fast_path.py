@@ -203,7 +203,7 @@ class QuickStep:
         ]
         self._donated = [self._write_places[k] - operands.start for k in self._donors]
         # The storage of a Tensor that has one of its own stays the same.
-        self._written = [e.outer.tensor for e in writes if e.outer.source is None]
+        self._written: list[PyTree] = [e.outer.tensor for e in writes if e.outer.source is None]
         self._storages = list(map(storage_of, self._written))
         self._counts = [e.writes for e in writes]
         self._others = [(e, places[id(e.outer)]) for e in step.effects if e.what != "value"]
@@ -321,10 +321,10 @@ class QuickStep:
         return self._results(outputs.all, grads, leaves)
 
     def _share(
-        self, written: Sequence[Tensor], storages: Sequence[Storage], leaves: Sequence[PyTree]
+        self, written: Sequence[PyTree], storages: Sequence[Storage], leaves: Sequence[PyTree]
     ) -> bool:
         """Whether one that is written to is a view, or an argument shares its storage with another such."""
-        links: list[PyTree] = [t.meta.link for t in written]  # type: ignore[union-attr]
+        links = [t.meta.link for t in written]
         if any([x is not None and (x.base is not None or x.chain) for x in links]):
             return True
         metas = [(x, x.meta) for x in leaves if type(x) is Tensor]

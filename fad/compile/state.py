@@ -34,7 +34,7 @@ from fad.compile.outer_values import GONE, Live, Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, is_extended, part_for
 from fad.core.jaxprs import bind_jaxpr
-from fad.core.level import batch_dim, flush, inside, layers, modes, state
+from fad.core.level import Level, batch_dim, flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import (
     Tensor,
@@ -607,7 +607,7 @@ def _struct(x: PyTree) -> PyTree:
     return struct_of(aval_of(x))
 
 
-def _levels(x: PyTree) -> set[object]:
+def _levels(x: PyTree) -> set[Level]:
     """The running levels that ``x`` belongs to, but the tape and the body around."""
     return {t.level for t in layers(x)} - {ROOT, state.body}
 
