@@ -39,19 +39,22 @@ from fad.compile.state import (
     FREED,
     PLAIN,
     OuterTensor,
+    Put,
     StepState,
     freed,
     has_numbers,
     holds_keys,
     is_key,
     lock,
+    puts_of,
+    puts_of_link,
     set_all,
 )
 from fad.core import jaxapi
 from fad.core.avals import aval_of
 from fad.core.jaxapi import array_type, is_extended
 from fad.core.primitive import Primitive
-from fad.core.tensor import Storage, Tensor, at_version, meta_of, new_tensor, storage_of, taken
+from fad.core.tensor import Storage, Tensor, at_version, new_tensor, storage_of, taken
 from fad.core.threads import make_jit
 from fad.core.types import Array, PyTree
 from fad.tape.recorder import ROOT
@@ -200,16 +203,11 @@ class QuickStep:
         ]
         self._donated = [self._write_places[k] - operands.start for k in self._donors]
         # The storage of a Tensor that has one of its own stays the same.
-        self._written = [e.outer.tensor for e in writes if e.outer.source is None]
+        self._written: list[PyTree] = [e.outer.tensor for e in writes if e.outer.source is None]
         self._storages = list(map(storage_of, self._written))
         self._counts = [e.writes for e in writes]
-        self._flags = [
-            (places[id(e.outer)], e.new) for e in step.effects if e.what == "requires_grad"
-        ]
-        self._grads = [
-            (places[id(e.outer)], e.output, e.new) for e in step.effects if e.what == "grad"
-        ]
-        self._made = sorted({output for _, output, _ in self._grads if output >= 0})
+        self._others = [(e, places[id(e.outer)]) for e in step.effects if e.what != "value"]
+        self._made = sorted({e.output for e, _ in self._others if e.output >= 0})
         versions = step.versions[: step.count]
         plain = all([kind is PLAIN for kind in step.kinds]) and not step.key_sources
         plain = plain and not any(versions)
@@ -280,34 +278,36 @@ class QuickStep:
             return MISS
         outputs = _Outputs()
         versions = [s.version + n for s, n in zip(storages, self._counts)]
+        unowned = [s for s in storages if not s.owned]
         pick, names = self._pick, self._names
         objects: list[PyTree] = [outputs, outputs, *written]
-        puts: list[PyTree] = []
+        puts: list[Put] = [(s, "owned", True) for s in unowned]
         grads: dict[int, Tensor] = {}
-        if self._grads or self._flags or links:
-            grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
+        if self._others or links:
             shared = [t.meta.link is not None for t in written]
+            pick, names = self._getter(shared)
+            grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
+            for effect, place in self._others:
+                new = grads.get(effect.output, effect.new)
+                new = new.find(leaves) if isinstance(new, OuterTensor) else new
+                puts += puts_of(effect, targets[place], new)
             datas = [new_tensor(None, ROOT) for x in shared if x]
             objects += [*grads.values(), *datas]
-            pick, names = self._getter(shared)
-            puts = self._puts(targets, leaves, grads)
-            numbers = itertools.compress(versions, shared)
-            for t, data, version in zip(itertools.compress(written, shared), datas, numbers):
-                puts += [(t.meta.link, "seen", version), (t.meta.link, "detached", False)]
-                puts.append((t.meta.storage, "data", data))
-        new = [s for s in storages if not s.owned]
-        puts += [(s, "owned", True) for s in new]
-        if puts:
-            names = [*names, *[name for _, name, _ in puts]]
+            sharing = itertools.compress(zip(written, storages, versions), shared)
+            for data, (t, storage, version) in zip(datas, sharing):
+                puts += [(storage, "data", data), *puts_of_link(t.meta.link, version)]
         objects += storages
-        objects += [x for x, _, _ in puts]
+        if puts:
+            objects += [x for x, _, _ in puts]
+            names = [*names, *[name for _, name, _ in puts]]
+            versions += [new for _, _, new in puts]
         outs = itertools.starmap(self._table, (operands,))
         values = itertools.chain.from_iterable(map(pick, outs))
-        values = itertools.chain(values, versions, [value for _, _, value in puts])
+        values = itertools.chain(values, versions)
         donors = [written[k] for k in self._donors]
         try:
             if donors:
-                self._take(donors, storages, operands, not new)
+                self._take(donors, storages, operands, not unowned)
             set_all(objects, names, values, step.moves)
         except BaseException as error:
             for t in donors:
@@ -321,26 +321,15 @@ class QuickStep:
         return self._results(outputs.all, grads, leaves)
 
     def _share(
-        self, written: Sequence[Tensor], storages: Sequence[Storage], leaves: Sequence[PyTree]
+        self, written: Sequence[PyTree], storages: Sequence[Storage], leaves: Sequence[PyTree]
     ) -> bool:
         """Whether one that is written to is a view, or an argument shares its storage with another such."""
-        links: list[PyTree] = [t.meta.link for t in written]  # type: ignore[union-attr]
+        links = [t.meta.link for t in written]
         if any([x is not None and (x.base is not None or x.chain) for x in links]):
             return True
         metas = [(x, x.meta) for x in leaves if type(x) is Tensor]
         shared = [x for x, meta in metas if meta is not None and meta.storage in storages]
         return len(shared) > len(self._writes) - len(self._written)
-
-    def _puts(
-        self, targets: Sequence[PyTree], leaves: Sequence[PyTree], grads: dict[int, Tensor]
-    ) -> list[tuple[PyTree, str, PyTree]]:
-        """What is put beside values: an object, the name of its attribute, and what that is from now on."""
-        puts = [(targets[place], "_requires_grad", new) for place, new in self._flags]
-        for place, output, new in self._grads:
-            grad = grads[output] if output >= 0 else new
-            grad = grad.find(leaves) if isinstance(grad, OuterTensor) else grad
-            puts.append((meta_of(targets[place]), "grad", grad))
-        return puts
 
     def _take(
         self,

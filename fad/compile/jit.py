@@ -106,21 +106,18 @@ class _Entry:
 class _Written:
     """What JAX's table returns for a program with results that the body has written to, see `_Entry`."""
 
-    def __init__(self, arrays: Sequence[PyTree], entry: _Entry) -> None:
-        self.arrays, self.entry = arrays, entry
+    def __init__(self, arrays: Sequence[PyTree], entry: _Entry, plain: tuple[bool, ...]) -> None:
+        self.arrays, self.entry, self.plain = arrays, entry, plain
 
     def results(self) -> PyTree:
-        """The result of the function, with Tensors that count these writes."""
-        versions = self.entry.step.versions
-        tensors = [
-            at_version(new_tensor(x, ROOT), version)
-            for x, version in zip(self.arrays, versions, strict=True)
-        ]
-        return trees.unflatten(self.entry.structure, tensors)
+        """The result of the function: Tensors that count these writes, and arrays where it is ``plain``."""
+        parts = zip(self.arrays, self.plain, self.entry.step.versions, strict=True)
+        results = [x if p else at_version(new_tensor(x, ROOT), n) for x, p, n in parts]
+        return trees.unflatten(self.entry.structure, results)
 
 
 jax.tree_util.register_pytree_node(
-    _Written, lambda x: (x.arrays, x.entry), lambda entry, arrays: _Written(arrays, entry)
+    _Written, lambda x: (x.arrays, (x.entry, x.plain)), lambda aux, arrays: _Written(arrays, *aux)
 )
 
 
@@ -358,10 +355,10 @@ class Compiled:
 
         def result(outs: Sequence[Operand]) -> PyTree:
             flat = trees.is_flat(entry.structure) and all([type(x) is array_type for x in outs])
+            plain = tuple([entry.step.gives_plain_keys(k, leaves) for k in range(len(outs))])
             if wraps and any(entry.step.versions):
-                return _Written(outs, entry)
+                return _Written(outs, entry, plain)
             if wraps and not (tensors and flat):  # those `__call__` makes, in less time
-                plain = [entry.step.gives_plain_keys(k, leaves) for k in range(len(outs))]
                 outs = [x if p else new_tensor(x, ROOT) for x, p in zip(outs, plain, strict=True)]
             return trees.unflatten(entry.structure, outs)
 

@@ -24,7 +24,7 @@ import collections
 import dataclasses
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -34,7 +34,7 @@ from fad.compile.outer_values import GONE, Live, Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, is_extended, part_for
 from fad.core.jaxprs import bind_jaxpr
-from fad.core.level import batch_dim, flush, inside, layers, modes, state
+from fad.core.level import Level, batch_dim, flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import (
     Tensor,
@@ -54,7 +54,7 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.tape.vmap import bind_program
 from fad.transforms.backward import leaf_outside
 from fad.transforms.boundary import check_written, leave
-from fad.views.aliases import snapshot
+from fad.views.aliases import Link, link_of, snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
 
@@ -158,19 +158,17 @@ def is_freed(t: Tensor) -> bool:
     return False
 
 
-PLAIN, TRACKED, FREED = (
-    "plain",
-    "tracked",
-    "freed",
-)  # results: without a history, with one, with one that is over
+# Results: without a history, with one, with one that is over.
+PLAIN, TRACKED, FREED = "plain", "tracked", "freed"
 
 
 class StepTrace:
     """What the trace of a body notes for its `StepState`.
 
     ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`,
-    `TRACKED`, `FREED`, or a Tensor from outside. ``outputs``: for each change, the number of the output that
-    is new. ``versions``: for each output, how often the body has written to what is a new Tensor outside.
+    `TRACKED`, `FREED`, or a Tensor from outside. ``changes``: each with the number of the output that is new,
+    or -1, and whether that has a history. ``versions``: for each output that is a new Tensor outside, how
+    often the body has written to it.
     """
 
     def __init__(
@@ -188,9 +186,7 @@ class StepTrace:
                 self.adopted.add(k)
         self.unknown = bool(state.saved_hooks)
         self.kinds: list[PyTree] = []
-        self.changes: list[Change] = []
-        self.outputs: list[int] = []
-        self.tracked: list[bool] = []
+        self.changes: list[tuple[Change, int, bool]] = []
         self.versions: list[int] = []
         self.keys: list[int] = []  # the outputs that are results of random keys
 
@@ -210,8 +206,8 @@ class StepTrace:
             places.setdefault(id(x), len(outs))
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
-        self.changes = twins.changes()
-        for what, new in [(c.what, c.new) for c in self.changes]:
+        for change in twins.changes():
+            what, new = change.what, change.new
             if what == "requires_grad" or new is None:
                 place = -1
             elif what == "grad" and twins.is_outside(new):
@@ -223,8 +219,7 @@ class StepTrace:
                 place = places[id(new)] = len(outs)
                 outs.append(new)
                 self.versions.append(version_of(new) if what == "grad" else 0)
-            self.outputs.append(place)
-            self.tracked.append(place >= 0 and has_history(new))
+            self.changes.append((change, place, place >= 0 and has_history(new)))
         return outs
 
 
@@ -285,7 +280,7 @@ class StepState:
                 c.writes,
                 tracked,
             )
-            for c, output, tracked in zip(trace.changes, trace.outputs, trace.tracked, strict=True)
+            for c, output, tracked in trace.changes
         ]
         self.versions = trace.versions
         # What each result of random keys is computed of: values outside, and the numbers of leaves.
@@ -300,28 +295,35 @@ class StepState:
 
     def fits(self, leaves: Sequence[PyTree]) -> bool:
         """Whether what is outside is, in all that the program depends on, as it was for the trace."""
-        if list(map(facts_of, leaves)) != self.leaf_facts or not self.is_in_place():
-            return False
-        tensors = set()
+        return next(self._changes(leaves), None) is None
+
+    def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
+        """What is not as it was for the trace: a Place, an OuterTensor or the number of a leaf, and how."""
+        for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
+            yield from [(k, words) for words in _differing(facts_of(x), facts)]
+        if not self.is_in_place():
+            for place in self._places:
+                kind = "Tensor" if isinstance(place.value, Tensor) else "object"
+                if place.has_changed:
+                    yield place, f"is another {kind} now"
+        tensors: set[int] = set()
         for outer in self.outers:
-            t = outer.find(leaves)
+            t, is_leaf = outer.find(leaves), isinstance(outer.source, int)
             if not isinstance(t, Tensor):
-                is_array = isinstance(outer.source, int) and outer.tensor is None
-                if is_array and outer.facts == UNTRACKED:
-                    continue
-                return False
-            if facts_of(t) != outer.facts or inside(t).aval != outer.aval:
-                return False
+                if not is_leaf or outer.tensor is not None or outer.facts != UNTRACKED:
+                    yield outer, "is not there"
+                continue
+            yield from [(outer, words) for words in _differing(facts_of(t), outer.facts)]
+            if inside(t).aval != outer.aval:
+                yield outer, f"is {inside(t).aval.str_short()}, was {outer.aval.str_short()}"
             if outer.number is not None and not has_numbers(t, outer.number):
-                return False
-            if not outer.is_same(t, leaves):
-                return False
-            if id(t) in tensors and outer.source is not None:
-                return False
+                yield outer, "has other numbers, of which Python code has read some"
+            used = outer.source is None and self.effects and any([t is x for x in leaves])
+            if used or (id(t) in tensors and outer.source is not None):
+                yield outer, "is an argument too, or another one of these Tensors"
+            elif not outer.is_same(t, leaves):
+                yield outer, "is not the same Tensor as before, or no longer that of others"
             tensors.add(id(t))
-            if outer.source is None and self.effects and any([t is x for x in leaves]):
-                return False
-        return True
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
@@ -397,32 +399,14 @@ class StepState:
         self, leaves: Sequence[PyTree], names: dict[int, str], labels: Sequence[str]
     ) -> list[str]:
         """How what is outside differs from what it was for the trace."""
-        lines = []
-        for label, x, facts in zip(labels, leaves, self.leaf_facts, strict=True):
-            lines += _differing(label, facts_of(x), facts)
-        for place in self._places:
-            if place.has_changed:
-                kind = "Tensor" if isinstance(place.value, Tensor) else "object"
-                lines.append(f"{place.name} is another {kind} now")
-        for outer in self.outers:
-            name, t = outer.name(names, labels), outer.find(leaves)
-            if isinstance(outer.source, int):
-                continue
-            if not isinstance(t, Tensor):
-                lines.append(f"{name} is not there")
-                continue
-            lines += _differing(name, facts_of(t), outer.facts)
-            if not outer.is_same(t, leaves):
-                lines.append(
-                    f"{name} is not the same Tensor as before, or no longer that of others"
-                )
-            if inside(t).aval != outer.aval:
-                lines.append(
-                    f"{name} is {inside(t).aval.str_short()}, was {outer.aval.str_short()}"
-                )
-            if outer.number is not None and not has_numbers(t, outer.number):
-                lines.append(f"{name}, of which Python code has read numbers, has other ones")
-        return lines or ["an argument is a Tensor that it also uses from outside, or no longer is"]
+
+        def name(x: PyTree) -> str:
+            if isinstance(x, OuterTensor):
+                return x.name(names, labels)
+            return labels[x] if isinstance(x, int) else str(x.name)
+
+        lines = [f"{name(x)} {words}" for x, words in self._changes(leaves)]
+        return list(dict.fromkeys(lines))
 
     @property
     def is_quick(self) -> bool:
@@ -531,11 +515,12 @@ class StepState:
             check_captured(t, new)
         if plain:
             flush()  # what is recorded so far is of Tensors as they were
-            writer = Writer()
+            puts: list[Put] = []
             for effect, t, new in zip(self.effects, targets, news, strict=True):
                 if isinstance(t, Tensor):
-                    writer.add(effect, t, new._value if effect.what == "value" else new)
-            writer.write(self.moves)
+                    puts += puts_of(effect, t, new._value if effect.what == "value" else new)
+            objects, names, values = zip(*puts, strict=True) if puts else ((), (), ())
+            set_all(objects, names, values, self.moves)
             return
         for effect, t, new in zip(self.effects, targets, news, strict=True):
             if isinstance(t, Tensor):
@@ -586,17 +571,18 @@ def _in_words(effect: Effect) -> str:
     return "requires grad from then on" if effect.new else "does not require grad from then on"
 
 
-def _differing(name: str, now: Facts, was: Facts) -> list[str]:
-    lines = []
+def _differing(now: Facts, was: Facts) -> list[str]:
+    """How facts differ, in words that stand behind a name."""
+    words = []
     if now.requires_grad != was.requires_grad:
-        lines.append(f"{name} {'requires' if now.requires_grad else 'does not require'} grad now")
+        words.append("requires grad now" if now.requires_grad else "does not require grad now")
     if now.is_leaf != was.is_leaf:
-        lines.append(f"{name} {'is a leaf' if now.is_leaf else 'has a history'} now")
+        words.append("is a leaf now" if now.is_leaf else "has a history now")
     if now.has_grad != was.has_grad:
-        lines.append(f"{name} has {'a' if now.has_grad else 'no'} .grad now")
+        words.append("has a .grad now" if now.has_grad else "has no .grad now")
     if now.hooks != was.hooks:
-        lines.append(f"{name} has other hooks now")
-    return lines
+        words.append("has other hooks now")
+    return words
 
 
 def has_numbers(t: Tensor, numbers: np.ndarray) -> bool:
@@ -621,7 +607,7 @@ def _struct(x: PyTree) -> PyTree:
     return struct_of(aval_of(x))
 
 
-def _levels(x: PyTree) -> set[object]:
+def _levels(x: PyTree) -> set[Level]:
     """The running levels that ``x`` belongs to, but the tape and the body around."""
     return {t.level for t in layers(x)} - {ROOT, state.body}
 
@@ -688,41 +674,27 @@ def _apply(effect: Effect, t: Tensor, new: PyTree) -> None:
         storage_of(t).version += effect.writes - 1
 
 
-class Writer:
-    """Sets attributes of several objects in one call of a function in C; see NOTE [steps]."""
+# A call of ``setattr``: an object, the name of an attribute, and what that is from now on.
+Put = tuple[PyTree, str, PyTree]
 
-    def __init__(self) -> None:
-        self.objects: list[PyTree] = []
-        self.names: list[str] = []
-        self.values: list[PyTree] = []
 
-    def add(self, effect: Effect, t: Tensor, new: PyTree) -> None:
-        """An effect on ``t``: ``new`` is an array, what ``.grad`` is, or whether it requires grad."""
-        if effect.what == "grad":
-            self._set(meta_of(t), "grad", new)
-            return
-        if effect.what == "requires_grad":
-            self._set(t, "_requires_grad", new)
-            return
-        storage = storage_of(t)
-        if storage.data is not None:
-            self._set(storage, "data", new_tensor(new, ROOT))
-        self._set(storage, "owned", False)
-        self._set(t, "_value", new)
-        self._set(storage, "version", storage.version + effect.writes)
-        link: PyTree = t.meta.link  # type: ignore[union-attr]
-        if link is not None:
-            self._set(link, "seen", storage.version + effect.writes)
-            self._set(link, "detached", False)
+def puts_of(effect: Effect, t: Tensor, new: PyTree) -> list[Put]:
+    """An effect on ``t``: ``new`` is an array, what ``.grad`` is, or whether it requires grad."""
+    if effect.what == "grad":
+        return [(meta_of(t), "grad", new)]
+    if effect.what == "requires_grad":
+        return [(t, "_requires_grad", new)]
+    storage, link = storage_of(t), link_of(t)
+    version = storage.version + effect.writes
+    puts: list[Put] = [(storage, "owned", False), (t, "_value", new), (storage, "version", version)]
+    if storage.data is not None:
+        puts.append((storage, "data", new_tensor(new, ROOT)))
+    return puts if link is None else [*puts, *puts_of_link(link, version)]
 
-    def _set(self, owner: PyTree, name: str, value: PyTree) -> None:
-        self.objects.append(owner)
-        self.names.append(name)
-        self.values.append(value)
 
-    def write(self, moves: Sequence[Move]) -> None:
-        """Set them, and put Tensors where they belong by then."""
-        set_all(self.objects, self.names, self.values, moves)
+def puts_of_link(link: Link, version: int) -> list[Put]:
+    """That a Tensor which shares its storage has the value of this version."""
+    return [(link, "seen", version), (link, "detached", False)]
 
 
 def set_all(
