@@ -50,8 +50,13 @@ class _Mask:
         self.indices = indices
 
 
-def parse_index(x: Value, index: PyTree) -> tuple[tuple[Hashable, ...], list[Operand]]:
+def parse_index(
+    x: Value, index: PyTree, bounded: bool = True
+) -> tuple[tuple[Hashable, ...], list[Operand]]:
     """The static form of an index into ``x``, one entry for each dimension, and its array arguments.
+
+    Arguments:
+        bounded: whether lists and arrays of NumPy have to be within bounds, as numbers always have.
 
     Raises:
         IndexError: too many indices, an integer out of bounds, a bool mask of another shape than what
@@ -61,7 +66,7 @@ def parse_index(x: Value, index: PyTree) -> tuple[tuple[Hashable, ...], list[Ope
         shape = x.shape
         if shape and -shape[0] <= index < shape[0]:
             return (INT, *(WHOLE,) * (len(shape) - 1)), [index % shape[0]]
-    return _form_of(_expanded(x, index), x)
+    return _form_of(_expanded(x, index), x, bounded)
 
 
 def _expanded(x: Value, index: PyTree) -> list[Any]:
@@ -93,7 +98,9 @@ def _expanded(x: Value, index: PyTree) -> list[Any]:
     return expanded
 
 
-def _form_of(entries: Sequence[Any], x: Value) -> tuple[tuple[Hashable, ...], list[Operand]]:
+def _form_of(
+    entries: Sequence[Any], x: Value, bounded: bool
+) -> tuple[tuple[Hashable, ...], list[Operand]]:
     """`parse_index`, from entries.
 
     What programs differ by is in the form, what may differ from call to call is a value. So a slice without a
@@ -128,16 +135,24 @@ def _form_of(entries: Sequence[Any], x: Value) -> tuple[tuple[Hashable, ...], li
                 values.append(start)
         elif isinstance(e, int):
             if not -size <= e < size:
-                raise IndexError(
-                    f"index {e} is out of bounds for dimension {dim} with size {size} of {describe(x)}"
-                )
+                raise _out_of_bounds(e, dim, x)
             form.append(INT)
             values.append(e % size)
         else:
+            if bounded and isinstance(e, np.ndarray) and e.size and isinstance(size, int):
+                for extreme in (e.min(), e.max()):
+                    if not -size <= extreme < size:
+                        raise _out_of_bounds(extreme, dim, x)
             form.append(ARRAY)
             values.append(e)
         dim += 1
     return tuple(form), values
+
+
+def _out_of_bounds(i: int, dim: int, x: Value) -> IndexError:
+    return IndexError(
+        f"index {i} is out of bounds for dimension {dim} with size {x.shape[dim]} of {describe(x)}"
+    )
 
 
 def _check_masks(entries: Sequence[object], unnamed: int, x: Value) -> None:
@@ -621,7 +636,7 @@ class _Selected:
         if options.get("mode") is not None or not options.get("wrap_negative_indices", True):
             entries = index if isinstance(index, tuple) else (index,)
             index = tuple([np.asarray(e) if _is_integer(e) else e for e in entries])
-        return parse_index(self.x, index)
+        return parse_index(self.x, index, bounded=False)
 
     def get(self, **options: object) -> Tensor:
         """``x[index]``, a copy; ``mode``, ``fill_value`` and the other options are JAX's."""

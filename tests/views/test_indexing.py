@@ -119,3 +119,49 @@ def test_a_fill_value_is_a_number() -> None:
         x.at[5].get(mode="fill", fill_value=fad.tensor(1.0))
     with pytest.raises(IndexError, match="out of bounds"):
         x.at[5].get()
+
+
+BEYOND = {
+    "a list": ([0, 3], "index 3 is out of bounds for dimension 0 with size 3"),
+    "from the end": ([-4, 0], "index -4 is out of bounds for dimension 0 with size 3"),
+    "NumPy's": (np.array([[0, 1], [7, 2]]), "index 7 is out"),
+    "after a slice": (
+        (slice(None), [0, 4]),
+        "index 4 is out of bounds for dimension 1 with size 4",
+    ),
+    "two": (([0, 1], np.array([1, -5])), "index -5 is out of bounds for dimension 1"),
+}
+READERS = {
+    "read": lambda x, i: x[i],
+    "written": lambda x, i: x.__setitem__(i, 1.0),
+    "added to": lambda x, i: x.index_put_(
+        i if isinstance(i, tuple) else (i,), 1.0, accumulate=True
+    ),
+    "jit": lambda x, i: fad.jit(lambda v: v[i])(x),
+    "grad": lambda x, i: fad.grad(lambda v: v[i].sum())(x),
+    "vmap": lambda x, i: fad.vmap(lambda v, _: v[i], in_dims=(None, 0))(x, x),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize(("index", "says"), BEYOND.values(), ids=BEYOND)
+def test_indices_on_the_host_are_checked(index: Any, says: str, read: Any) -> None:
+    x = fad.tensor(np.arange(12.0, dtype=np.float32).reshape(3, 4))
+    with pytest.raises(IndexError, match=says):
+        read(x, index)
+    assert x.tolist() == np.arange(12.0).reshape(3, 4).tolist()
+    assert x.version == 0
+
+
+def test_indices_on_the_host_that_are_within_bounds() -> None:
+    x = fad.tensor([0.0, 1.0, 2.0])
+    assert x[[]].shape == (0,) and x[np.zeros((0, 2), int)].shape == (0, 2)
+    assert x[[-3, 2]].tolist() == [0.0, 2.0]
+
+
+def test_indices_of_jax_and_of_at_are_those_of_jax() -> None:
+    x = jnp.arange(3.0)
+    assert fad.tensor(x)[jnp.array([0, 7])].tolist() == [0.0, 2.0]
+    for i in ([0, 7], np.array([0, 7])):
+        assert fad.tensor(x).at[i].set(5.0, mode="drop").tolist() == [5.0, 1.0, 2.0]
+        assert fad.tensor(x).at[i].get(mode="fill", fill_value=9.0).tolist() == [0.0, 9.0]
