@@ -24,6 +24,7 @@ from fad.testing.comparison import bare
 from fad.transforms.backward import backward, grad
 from fad.transforms.grad import vjp
 from tests.fuzzing.comparison import difference_in_bits
+from tests.fuzzing.functions import forget_late_rules
 from tests.fuzzing.programs import Program
 from tests.fuzzing.repeats import in_32_bits, with_bits
 from tests.fuzzing.stacks import IN_FAD, inexact_leaves, leaves_of, weigh
@@ -171,6 +172,7 @@ def _check(program: Program, name: str) -> bool:
 
 def _outcome(program: Program, name: str) -> tuple[Any, type[Exception] | None] | None:
     """What a way through the graph gives, or the class of its error; None if there is no graph."""
+    forget_late_rules()
     x, n = program.inputs()
     leaves = [asarray(v).clone().requires_grad_() for v in leaves_of(x)]
     try:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fad.replay import background
 from fad.replay.background import _Worker
 
 
@@ -40,7 +39,7 @@ def test_what_is_queued_is_compiled_in_order(own: _Worker) -> None:
     assert all([own.submit(p, [k]) for k, p in enumerate(programs)])  # type: ignore[list-item]
     own.wait()
     assert seen == [(name, [k], "fad-compile") for k, name in enumerate("abc")]
-    assert own.busy == 0 and not own.queue
+    assert not own.queue
 
 
 def two_queued(own: _Worker, seen: list[Any]) -> tuple[Noted, Noted, threading.Event]:
@@ -59,20 +58,7 @@ def test_what_nobody_refers_to_is_not_compiled(own: _Worker) -> None:
     del second
     go_on.set()
     own.wait()
-    assert [name for name, *_ in seen] == [first.name] and own.busy == 0
-
-
-def test_a_full_queue_takes_nothing(own: _Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "LONGEST_QUEUE", 2)
-    seen: list[Any] = []
-    go_on = threading.Event()
-    programs = [Noted(name, seen, go_on) for name in "abcd"]
-    own.submit(programs[0], [])
-    assert programs[0].began.wait(30)
-    assert [own.submit(p, []) for p in programs[1:]] == [True, True, False]
-    go_on.set()
-    own.wait()
-    assert [name for name, *_ in seen] == ["a", "b", "c"]
+    assert [name for name, *_ in seen] == [first.name]
 
 
 def test_a_stopped_one_finishes_what_it_is_at(own: _Worker) -> None:
@@ -94,7 +80,7 @@ def test_a_thread_that_cannot_start(own: _Worker, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert not own.submit(Noted("first", []), [])
-    assert own.thread is None and not own.queue and not own.busy
+    assert own.thread is None and not own.queue
     own.wait()
 
 

@@ -310,33 +310,27 @@ def test_an_interrupt_from_the_keyboard(delay: float) -> None:
     assert times == 2 or "Exception ignored" not in errors
 
 
-def test_nothing_is_traced_while_its_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    began, may_end = threading.Event(), threading.Event()
+def test_calls_while_their_program_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They give the same bits, and do not count as failures: the first call after it is replayed."""
+    may_end = threading.Event()
     compile = Program.compile
 
     def later(self: Program, avals: Any) -> None:
-        began.set()
         assert may_end.wait(60.0)
         compile(self, avals)
 
     monkeypatch.setattr(Program, "compile", later)
-
-    # Its operations repeat, so that the program is compiled in the background.
-    gradient = fad.grad(chain(20))
+    gradient = fad.grad(chain(20))  # its operations repeat: it is compiled in the background
     with off():
         expected = gradient(X)
     try:
-        while not began.is_set():
-            assert_bits(gradient(X), expected)
-        before = fad.autograd.compiled.explain()
-        assert_bits([gradient(X) for _ in range(5)], [expected] * 5)
-        assert fad.autograd.compiled.explain() == before
+        assert_bits([gradient(X) for _ in range(40)], [expected] * 40)
+        assert "its program is being compiled" in last_trace()
     finally:
         may_end.set()
     worker.wait()
     assert_bits(gradient(X), expected)
     assert last_trace().endswith("replayed")
-    assert fad.autograd.compiled.explain() != before
 
 
 @pytest.mark.parametrize(
