@@ -73,15 +73,7 @@ class _Worker:
             if program is not None:
                 with self.compiling:
                     program.compile(avals)
-            del program
-            with self.changed:
-                del self.queue[:1]
-                self.changed.notify_all()
-
-    def wait(self) -> None:
-        """Wait until everything that is queued has been compiled."""
-        with self.changed:
-            self.changed.wait_for(lambda: not self.queue)
+            del program, self.queue[:1]
 
     def stop(self) -> None:
         """Finish the program that is being compiled, and no other: the process ends."""

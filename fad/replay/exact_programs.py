@@ -64,9 +64,10 @@ def jit_of_small(f: ArrayFunction) -> jax.stages.Wrapped:
 def _copying_barrier(*values: Array, copied: Sequence[bool]) -> list[Array]:
     """A barrier behind a copy of each value that is ``copied``; see NOTE [exact programs]."""
     # A copy is a choice between a value and itself, which XLA cannot see through.
-    of = select(copied, values)
-    no, *twice = optimization_barrier(np.False_, *of, *of)
-    copies = [jax.lax.select(no, *pair) for pair in zip(twice[: len(of)], twice[len(of) :])]
+    originals = select(copied, values)
+    false, *pairs = optimization_barrier(np.False_, *originals, *originals)
+    count = len(originals)
+    copies = [jax.lax.select(false, *pair) for pair in zip(pairs[:count], pairs[count:])]
     return list(optimization_barrier(*spread(copied, copies, values)))
 
 
@@ -104,14 +105,14 @@ def _lowered(f: ArrayFunction, avals: Sequence[Aval]) -> tuple[jax.stages.Lowere
 def _unread(jaxpr: JaxBody) -> list[Atom]:
     """Results of barriers that are not read, where another result of the same barrier is."""
     live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
-    found = []
+    unread = []
     for eqn in reversed(jaxpr.eqns):
         if live.isdisjoint(eqn.outvars):
             continue
         live.update([v for v in eqn.invars if not isinstance(v, Literal)])
         if eqn.primitive is barrier_primitive:
-            found += [v for v in eqn.outvars if v not in live and v.aval.size]
-    return found
+            unread += [v for v in eqn.outvars if v not in live and v.aval.size]
+    return unread
 
 
 def _with_copies(closed: JaxProgram) -> list[JaxEquation]:
@@ -166,7 +167,7 @@ class _Numbering:
     """Numbers of values: equal ones for values that may be in one buffer."""
 
     def __init__(self, closed: JaxProgram) -> None:
-        self._known: dict[Hashable, int] = {}
+        self._number_of: dict[Hashable, int] = {}
         self._numbers: dict[Atom, int] = {}
         self._params: dict[int, Hashable] = {}
         self._name(closed)
@@ -174,7 +175,7 @@ class _Numbering:
             self._numbers[v] = self._number(v)
 
     def _number(self, key: Hashable) -> int:
-        return self._known.setdefault(key, len(self._known))
+        return self._number_of.setdefault(key, len(self._number_of))
 
     def _name(self, closed: JaxProgram) -> None:
         for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
@@ -232,5 +233,5 @@ def _is_neutral(atom: Atom) -> bool:
 
 def _content(value: object) -> Hashable:
     """A key of a constant."""
-    found = np.asarray(value)
-    return str(found.dtype), found.shape, found.tobytes()
+    array = np.asarray(value)
+    return str(array.dtype), array.shape, array.tobytes()

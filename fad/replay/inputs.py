@@ -75,13 +75,13 @@ def aval_id(aval: Any) -> int:
 
     Equal avals have the same id, until the tables are full and cleared; no id is used twice.
     """
-    known = _ids_by_object.get(id(aval))
-    if known is None:
+    pair = _ids_by_object.get(id(aval))
+    if pair is None:
         # Symbolic sizes, of `jax.export`, are of no size that is known.
         sign = 1 if isinstance(aval.size, int) and aval.size <= LARGE else -1
         number = _ids.put(aval, sign * next(_next_id))
-        known = _ids_by_object.put(id(aval), (aval, number))
-    return known[1]  # type: ignore[no-any-return]
+        pair = _ids_by_object.put(id(aval), (aval, number))
+    return pair[1]  # type: ignore[no-any-return]
 
 
 @functools.cache

@@ -203,12 +203,12 @@ class Stretch:
         cells: Cells = []
         with _at_versions_then([*pasts, *self.pasts.values()]):
             for at in self.path:
-                own = list(outputs[at.first : at.size])
+                tensors = list(outputs[at.first : at.size])
                 if alone:
                     at.use.times = TIMES
-                if again or any([t is None or t._lazy is not None for t in own]):
+                if again or any([t is None or t._lazy is not None for t in tensors]):
                     outs = self._evaluate(at, [cells[r] if r >= 0 else inputs[~r] for r in at.refs])
-                    for k, (t, o) in enumerate(zip(own, outs, strict=True)):
+                    for k, (t, o) in enumerate(zip(tensors, outs, strict=True)):
                         past = self.pasts.get(at.first + k)
                         if again and t is not None and has_value(t):
                             t._node, t._output_nr, t._lazy = o._node, o._output_nr, None
@@ -217,8 +217,8 @@ class Stretch:
                         if past is not None:
                             o.meta = past
                         if t is None or past is not None:
-                            own[k] = o
-                cells += own
+                            tensors[k] = o
+                cells += tensors
         return cells
 
     def _evaluate(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:

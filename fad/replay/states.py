@@ -82,31 +82,31 @@ def outcome_of(
     place = (key, *args)
     if place in table:
         return table[place]  # type: ignore[no-any-return]
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     maker = maker_of(level)
 
     @with_default_state()
     def run(*values: Value) -> Outputs:
         state.replaying = False
-        with maker() as own:
+        with maker() as inner:
             rest = iter(values)
-            out = bind(op, [made_of(own, rest, layout) for layout, *_ in args])
+            out = bind(op, [made_of(inner, rest, layout) for layout, *_ in args])
             outs = out if type(out) is tuple else (out,)
-            flat = [own.flatten(o) for o in outs]
+            flat = [inner.flatten(o) for o in outs]
             outputs = [
-                Abstract(layout, own.aval(o), tuple(map(aval_of, values)))
+                Abstract(layout, inner.aval(o), tuple(map(aval_of, values)))
                 for o, (values, layout) in zip(outs, flat, strict=True)
             ]
             routed = _routed(op, outs, len(args))
-            found.append(Outcome(tuple(outputs), routed, type(out) is not tuple))
+            outcomes.append(Outcome(tuple(outputs), routed, type(out) is not tuple))
             return [p for values, _ in flat for p in values]
 
     try:
         abstract_evaluation(run, *[struct_of(aval) for *_, parts in args for aval in parts])
     except Exception:  # of any kind: the evaluation proper raises it where the operation is called
         return None
-    are_small = all([o.aval.size <= LARGE for o in found[0].outputs])
-    return table.put(place, found[0] if are_small else None)  # type: ignore[no-any-return]
+    are_small = all([o.aval.size <= LARGE for o in outcomes[0].outputs])
+    return table.put(place, outcomes[0] if are_small else None)  # type: ignore[no-any-return]
 
 
 abstract_evaluation = without_collector(jax.eval_shape)
@@ -205,14 +205,14 @@ class _Tree:
 
         At `CAPACITY` all states are forgotten.
         """
-        found = table.get(key)
-        if found is None:
-            found = table.setdefault(key, make())
+        value = table.get(key)
+        if value is None:
+            value = table.setdefault(key, make())
             with self.lock:
                 if self.size >= CAPACITY:
                     self.forget()
                 self.size += 1
-        return found
+        return value
 
     def endings(self) -> list[Ending]:
         """All that are remembered."""
@@ -321,13 +321,16 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     return tree.remember(before.next, key, lambda: at)
 
 
-def referenced(values: Sequence[object]) -> tuple[int, ...]:
-    """The places of the values that something refers to, besides this list.
+def referenced(values: Sequence[object], once_more: Sequence[int] = ()) -> tuple[int, ...]:
+    """The places of the values that something refers to, besides this list, and a list of those at the places
+    ``once_more``.
 
     Counts say it, and not weak references: a trace keeps its outputs, since a view that nothing refers to may
-    be saved by a node, which has to see a write to what it is a view of.
+    be saved by a node, which has to see a write to what it is a view of. A version or an owner does not know
+    of a variable of a function, which is the usual reference.
     """
-    return tuple([k for k, count in enumerate(_references(values)) if count > _ALONE])
+    counts = enumerate(_references(values))
+    return tuple([k for k, count in counts if count > _ALONE + once_more.count(k)])
 
 
 def _references(values: Sequence[object]) -> list[int]:

@@ -294,16 +294,12 @@ class Trace:
                 elif stretch.is_changed():
                     return None
                 else:
-                    outs.clear()  # `referenced` counts: those of the user alone may be left
-                    kept = referenced(self.outputs)
-                    outs += [self.outputs[k] for k in ends]
+                    kept = referenced(self.outputs, once_more=ends)  # those in `outs`
                     kept = tuple(sorted({*kept, *ends})) if values else kept
-                    found = self._replay(
-                        stretch, kept, key, pull, ends, wanted, cotangents, frees=frees
-                    )
-                    if found is None:
+                    args = (key, pull, ends, wanted, cotangents, frees)
+                    grads = self._replay(stretch, kept, *args)
+                    if grads is None:
                         return None
-                    grads = found
                     self._detach()
                     self._succeeded()
                     self._empty()
@@ -490,9 +486,9 @@ def _begun(
 
 def _codes(function: Any) -> list[object]:
     """The code of a function, and of those that it wraps; the class of what is no function."""
-    found: list[object] = []
-    while function is not None and len(found) < 8:
+    codes: list[object] = []
+    while function is not None and len(codes) < 8:
         plain = type(function) is types.FunctionType
-        found.append(function.__code__ if plain else type(function))
+        codes.append(function.__code__ if plain else type(function))
         function = getattr(function, "__wrapped__", None) if plain else None
-    return found
+    return codes

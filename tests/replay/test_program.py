@@ -23,12 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import ROOT
-from replays import assert_bits, chain, clear, info, last_trace, off, outcome
+from replays import assert_bits, chain, clear, compiled_all, info, last_trace, off, outcome
 
 import fad
 import fad.numpy as fnp
 from fad.replay import policy
-from fad.replay.program import Program, worker
+from fad.replay.program import Program
 
 REPEATS = 4  # calls of each program
 X = jnp.array([0.5, 1.0, 1.5])
@@ -328,7 +328,7 @@ def test_calls_while_their_program_is_compiled(monkeypatch: pytest.MonkeyPatch) 
         assert "its program is being compiled" in last_trace()
     finally:
         may_end.set()
-    worker.wait()
+    compiled_all()
     assert_bits(gradient(X), expected)
     assert last_trace().endswith("replayed")
 
@@ -346,14 +346,14 @@ def test_a_long_program_is_compiled_later(
         expected = gradient(X)
     while not info("compiled"):
         assert_bits(gradient(X), expected)
-        worker.wait()
+        compiled_all()
         calls += 1
         if calls == 2:
             assert ("long, compiled from call" in last_trace()) == (iterations > 30)
     assert calls == call if call is not None else 2 <= calls < 18
     for _ in range(6):
         assert_bits(gradient(X), expected)
-        worker.wait()
+        compiled_all()
     assert ": replayed" in last_trace()
 
 
