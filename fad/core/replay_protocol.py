@@ -78,8 +78,8 @@ class Deferred(Protocol):
         has segments, the backward pass of each is one more. None if there is no such program.
 
         Arguments:
-            outs: outputs of the function; nothing else refers to them, unless the function has stored
-                them outside of itself.
+            outs: outputs of the function; nothing but this list refers to them, unless the function has
+                stored them outside of itself.
             pull: computes the results, one level down, from ``outs``, the inputs ``variables`` that
                 require grad, the ``values`` of these one level down, and the ``cotangents``. It gives a
                 gradient for each variable where it ``frees`` the graph, as one backward pass does.

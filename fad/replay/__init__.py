@@ -32,7 +32,7 @@ class Engine:
             "structures": len(tree.roots),
             "compiled": sum(p.call is not None for p in programs),
             "hits": tree.hits,
-            "queued": worker.busy,
+            "queued": len(worker.queue),
             "refused": sum(bool(p.refused) for p in programs),
         }
 

@@ -7,7 +7,6 @@ it does not exist.
 from __future__ import annotations
 
 import atexit
-import collections
 import os
 import threading
 import weakref
@@ -16,8 +15,6 @@ from typing import Protocol
 
 from fad.core.threads import pace
 from fad.core.types import Aval
-
-LONGEST_QUEUE = 256  # what is queued; the rest is submitted again at a later call
 
 
 class Compiling(Protocol):
@@ -28,7 +25,7 @@ class Compiling(Protocol):
 
 
 class _Worker:
-    """One thread for all, which compiles what is queued, in order."""
+    """One thread for all, which compiles what is queued, in order. It is at the first in the ``queue``."""
 
     def __init__(self) -> None:
         self._reset()
@@ -44,17 +41,14 @@ class _Worker:
         """Begin anew; ``stopped`` in a forked child: the threads of XLA do not exist there."""
         self.changed = threading.Condition()
         self.compiling = threading.RLock()  # locked while the thread compiles, and by forks
-        self.queue: collections.deque[tuple[weakref.ref[Compiling], Sequence[Aval]]] = (
-            collections.deque()
-        )
+        self.queue: list[tuple[weakref.ref[Compiling], Sequence[Aval]]] = []
         self.thread: threading.Thread | None = None
-        self.busy = 0
         self.stopped = stopped
 
     def submit(self, program: Compiling, avals: Sequence[Aval]) -> bool:
         """Have a program compiled for arrays of these avals; False if that cannot be."""
         with self.changed:
-            if self.stopped or len(self.queue) >= LONGEST_QUEUE:
+            if self.stopped:
                 return False
             if self.thread is None:
                 thread = threading.Thread(target=self._work, name="fad-compile", daemon=True)
@@ -64,7 +58,6 @@ class _Worker:
                     return False
                 self.thread = thread
             self.queue.append((weakref.ref(program), avals))
-            self.busy += 1
             self.changed.notify_all()
         return True
 
@@ -75,22 +68,12 @@ class _Worker:
                 self.changed.wait_for(lambda: self.queue or self.stopped)
                 if self.stopped:
                     return
-                reference, avals = self.queue.popleft()
+                reference, avals = self.queue[0]
             program = reference()
-            try:
-                if program is not None:
-                    with self.compiling:
-                        program.compile(avals)
-            finally:
-                del program
-                with self.changed:
-                    self.busy -= 1
-                    self.changed.notify_all()
-
-    def wait(self) -> None:
-        """Wait until everything that is queued has been compiled."""
-        with self.changed:
-            self.changed.wait_for(lambda: not self.busy or self.stopped)
+            if program is not None:
+                with self.compiling:
+                    program.compile(avals)
+            del program, self.queue[:1]
 
     def stop(self) -> None:
         """Finish the program that is being compiled, and no other: the process ends."""

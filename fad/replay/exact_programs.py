@@ -12,7 +12,7 @@ There are barriers around each operation of such a program (`fad.core.primitive`
 neither fuses nor rewrites. Two things remain that an operation in a program has otherwise than alone.
 
 *Results that nothing reads.* XLA would drop them, and fuse the rest of the operation in another way. So the
-program also returns one element of each.
+program also returns these.
 
 *Operands in one buffer.* An operation that runs alone is compiled for operands in buffers of their own,
 also where it is called on one array twice. In a program, XLA finds that two operands are in one buffer,
@@ -21,12 +21,11 @@ equal. It contracts other sums of products to fused multiply-adds, and rounds ot
 one buffer if they are one value; if XLA takes one for the other as it is, such as ``x.reshape(n, 1)`` or
 the sum over an axis of length 1; and if equal operations give them, which it computes once. So values are
 numbered, equal numbers for what may be in one buffer, and where an operation gets a number twice, a copy is
-made. (To copy all operands but the first, without numbers, takes up to 1.6 times as long.)
+made. (To copy all operands of a size but the first, without numbers, takes up to twice as long.)
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Sequence
 
 import jax
@@ -34,70 +33,41 @@ import numpy as np
 
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
-    ClosedJaxpr,
     Literal,
     called,
-    convert_constvars_jaxpr,
     current_program,
     define_primitive,
     new_primitive,
     programs,
     write_equations,
 )
-from fad.core.jaxprs import (
-    inner_jaxprs,
-    parameters_key,
-    run_inlined,
-    select,
-    spread,
-    trace,
-    with_programs,
-)
+from fad.core.jaxprs import inner_jaxprs, parameters_key, select, spread
 from fad.core.primitive import barrier_primitive, optimization_barrier
 from fad.core.threads import make_jit, pace, without_collector
-from fad.core.types import (
-    Array,
-    ArrayFunction,
-    Atom,
-    Aval,
-    JaxBody,
-    JaxEquation,
-    JaxProgram,
-)
+from fad.core.types import Array, ArrayFunction, Atom, Aval, JaxBody, JaxEquation, JaxProgram
 
-
-@functools.cache
-def _options_of_small_programs() -> dict[str, bool | str]:
-    """XLA's options for a program of small arrays, compiled at the top level: run its parts one by one.
-
-    By default XLA schedules parts of a program on other threads, which takes longer than to compute
-    small ones. The operations of such a program are separated by `barrier`.
-    """
-    options: dict[str, bool | str] = {
-        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
-        # This pass would remove the barriers before XLA fuses operations.
-        "xla_disable_hlo_passes": "cse_barrier_expander",
-    }
-    if jax.default_backend() != "cpu":
-        return {}
-    try:
-        jax.jit(lambda: 0, compiler_options=options)()
-    except Exception:  # this version of XLA lacks it: nothing depends on it
-        return {}
-    return options
+# XLA's options for a program of small arrays on the CPU, compiled at the top level. By default XLA schedules
+# parts of a program on other threads, which takes longer than to compute small ones; and this pass would
+# remove the barriers before XLA fuses operations.
+_ON_CPU: dict[str, bool | str] = {
+    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+    "xla_disable_hlo_passes": "cse_barrier_expander",
+}
 
 
 def jit_of_small(f: ArrayFunction) -> jax.stages.Wrapped:
     """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
-    return make_jit(without_collector(f), compiler_options=_options_of_small_programs())
+    options = _ON_CPU if jax.default_backend() == "cpu" else {}
+    return make_jit(without_collector(f), compiler_options=options)
 
 
 def _copying_barrier(*values: Array, copied: Sequence[bool]) -> list[Array]:
     """A barrier behind a copy of each value that is ``copied``; see NOTE [exact programs]."""
     # A copy is a choice between a value and itself, which XLA cannot see through.
-    of = select(copied, values)
-    no, *twice = optimization_barrier(np.False_, *of, *of)
-    copies = [jax.lax.select(no, *pair) for pair in zip(twice[: len(of)], twice[len(of) :])]
+    originals = select(copied, values)
+    false, *pairs = optimization_barrier(np.False_, *originals, *originals)
+    count = len(originals)
+    copies = [jax.lax.select(false, *pair) for pair in zip(pairs[:count], pairs[count:])]
     return list(optimization_barrier(*spread(copied, copies, values)))
 
 
@@ -108,110 +78,80 @@ define_primitive(_copying_barrier_primitive, _copying_barrier, lambda *avals, co
 def jit_exact(f: ArrayFunction, avals: Sequence[Aval]) -> ArrayFunction:
     """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
     execution; see NOTE [exact programs].
+
+    Raises:
+        NotImplementedError: XLA cannot compile it so, see NOTE [calls in reducers].
     """
-    as_it_is = jit_of_small(f)
-    traced = as_it_is.trace(*avals)
-    closed = traced.jaxpr
-    unread = _unread(closed.jaxpr)
-    eqns = _with_copies(closed)
-    if _calls_in_reducers(closed.jaxpr):
-        eqns = list(map(_inlined, eqns or closed.jaxpr.eqns))
-    if not unread and eqns is None:
-        traced.lower()  # cached: the first call finds it
-        return as_it_is
-    count = len(closed.jaxpr.outvars)
-    outvars = [*closed.jaxpr.outvars, *unread]
-    whole = closed.replace(
-        jaxpr=closed.jaxpr.replace(eqns=eqns or closed.jaxpr.eqns, outvars=outvars)
-    )
+    lowered, count = without_collector(_lowered)(f, avals)
+    compiled = lowered.compile()
+    return lambda *values: compiled(*values)[:count]
+
+
+def _lowered(f: ArrayFunction, avals: Sequence[Aval]) -> tuple[jax.stages.Lowered, int]:
+    """The program for `jit_exact`, and how many of its results are those of ``f``."""
+    closed = jit_of_small(f).trace(*avals).jaxpr
+    body = closed.jaxpr
+    if _calls_in_reducers(body):
+        raise NotImplementedError("a call in a function that combines two numbers")
+    outvars = [*body.outvars, *_unread(body)]
+    whole = closed.replace(jaxpr=body.replace(eqns=_with_copies(closed), outvars=outvars))
 
     def written(*values: Array) -> tuple[Array, ...]:
-        outs = write_equations(current_program(), whole, values)
-        if not unread:
-            return tuple(outs)
-        read = [jax.numpy.ravel(x)[:1].real.astype(np.float32) for x in outs[count:]]
-        return (*outs[:count], jax.numpy.concatenate(read))
+        return tuple(write_equations(current_program(), whole, values))
 
-    compiled = jit_of_small(written)
-    compiled.lower(*avals)
-    return (lambda *values: compiled(*values)[:count]) if unread else compiled
+    return jit_of_small(written).lower(*avals), len(body.outvars)
 
 
 def _unread(jaxpr: JaxBody) -> list[Atom]:
     """Results of barriers that are not read, where another result of the same barrier is."""
     live = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
-    found = []
+    unread = []
     for eqn in reversed(jaxpr.eqns):
         if live.isdisjoint(eqn.outvars):
             continue
         live.update([v for v in eqn.invars if not isinstance(v, Literal)])
         if eqn.primitive is barrier_primitive:
-            found += [v for v in eqn.outvars if v not in live and v.aval.size]
-    return found
+            unread += [v for v in eqn.outvars if v not in live and v.aval.size]
+    return unread
 
 
-def _with_copies(closed: JaxProgram) -> list[JaxEquation] | None:
-    """The equations, with copies where an operation has operands in one buffer; None if none has."""
-    eqns = closed.jaxpr.eqns
+def _with_copies(closed: JaxProgram) -> list[JaxEquation]:
+    """The equations, with copies where an operation has operands in one buffer."""
     numbering = _Numbering(closed)
-    changed: dict[int, JaxEquation] = {}
-    for i, eqn in enumerate(eqns):
+    eqns = []
+    for eqn in closed.jaxpr.eqns:
         pace.yield_gil()
         numbering.add(eqn)
-        if eqn.primitive is not barrier_primitive or len(eqn.invars) == 1:
-            continue
         seen: set[int] = set()
         copied = []
         for v in eqn.invars:
             number = numbering.of(v)
             copied.append(number in seen and is_inexact(v.aval.dtype))
             seen.add(number)
-        if any(copied):
-            changed[i] = eqn.replace(
-                primitive=_copying_barrier_primitive, params={"copied": tuple(copied)}
-            )
-    return [changed.get(i, eqn) for i, eqn in enumerate(eqns)] if changed else None
-
-
-def _reduces(eqn: JaxEquation) -> bool:
-    """Whether the programs in an equation combine two numbers of an array into one."""
-    name: str = eqn.primitive.name
-    return name.startswith(("reduce", "scatter", "select_and_"))
+        if eqn.primitive is barrier_primitive and any(copied):
+            params = {"copied": tuple(copied)}
+            eqn = eqn.replace(primitive=_copying_barrier_primitive, params=params)
+        eqns.append(eqn)
+    return eqns
 
 
 def _calls_in_reducers(jaxpr: JaxBody, inside: bool = False) -> bool:
-    """Whether a program that combines two numbers calls another one.
+    """Whether a program that combines two numbers of an array into one calls another program.
 
     NOTE [calls in reducers]
 
         add = jnp.frompyfunc(lambda a, b: a + b, 2, 1)  # it calls a compiled function
         print(fad.grad(lambda x: fad.lax.reduce(x, np.float32(0), add, (0,)))(jnp.ones(3)))
 
-    Between barriers, XLA crashes on such a program. So there its calls are written out.
+    Between barriers, XLA crashes on such a program. So what contains one runs one by one.
     """
-    return any(
-        [
-            (inside and called(eqn) is not None)
-            or any([_calls_in_reducers(inner, _reduces(eqn)) for inner in inner_jaxprs(eqn)])
-            for eqn in jaxpr.eqns
-        ]
-    )
-
-
-def _inlined(eqn: JaxEquation) -> JaxEquation:
-    """An equation without calls in what combines two numbers; see NOTE [calls in reducers]."""
-
-    def inlined(jaxpr: JaxBody) -> JaxBody:
-        if not _reduces(eqn):
-            return jaxpr.replace(eqns=list(map(_inlined, jaxpr.eqns)))
-        inputs = [*jaxpr.constvars, *jaxpr.invars]
-        opened = ClosedJaxpr(convert_constvars_jaxpr(jaxpr), ())
-        closed, _ = trace(lambda *values: run_inlined(opened, values), [v.aval for v in inputs])
-        count = len(jaxpr.constvars)
-        invars = closed.jaxpr.invars
-        return closed.jaxpr.replace(constvars=invars[:count], invars=invars[count:])
-
-    return with_programs(eqn, inlined)
+    for eqn in jaxpr.eqns:
+        if inside and called(eqn) is not None:
+            return True
+        combines = eqn.primitive.name.startswith(("reduce", "scatter", "select_and_"))
+        if any([_calls_in_reducers(inner, combines) for inner in inner_jaxprs(eqn)]):
+            return True
+    return False
 
 
 # Whose result XLA may take for the last operand that is as large.
@@ -227,7 +167,7 @@ class _Numbering:
     """Numbers of values: equal ones for values that may be in one buffer."""
 
     def __init__(self, closed: JaxProgram) -> None:
-        self._known: dict[Hashable, int] = {}
+        self._number_of: dict[Hashable, int] = {}
         self._numbers: dict[Atom, int] = {}
         self._params: dict[int, Hashable] = {}
         self._name(closed)
@@ -235,7 +175,7 @@ class _Numbering:
             self._numbers[v] = self._number(v)
 
     def _number(self, key: Hashable) -> int:
-        return self._known.setdefault(key, len(self._known))
+        return self._number_of.setdefault(key, len(self._number_of))
 
     def _name(self, closed: JaxProgram) -> None:
         for v, c in zip(closed.jaxpr.constvars, closed.consts, strict=True):
@@ -293,5 +233,5 @@ def _is_neutral(atom: Atom) -> bool:
 
 def _content(value: object) -> Hashable:
     """A key of a constant."""
-    found = np.asarray(value)
-    return str(found.dtype), found.shape, found.tobytes()
+    array = np.asarray(value)
+    return str(array.dtype), array.shape, array.tobytes()

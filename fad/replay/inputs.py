@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -16,17 +14,17 @@ from fad.core import jaxapi
 from fad.core.avals import SCALARS, aval_of, constant
 from fad.core.borrowed import is_borrowed
 from fad.core.caches import Table
-from fad.core.tensor import Meta, Tensor, lazy_tensor, storage_of
+from fad.core.tensor import Lazy, Meta, Tensor, new_tensor, storage_of
 from fad.core.threads import on_new_thread
 from fad.core.types import Aval, Value
-from fad.tape.graph import AccumulateGrad, Node, accumulator_of
+from fad.tape.graph import AccumulateGrad, accumulator_of, alias
 from fad.tape.recorder import ROOT, RecordingLevel
 from fad.views.aliases import out_of_date
 
 T = TypeVar("T")
 
 LARGE = 1 << 20  # elements: an array of more is no part of a trace
-_KNOWN = 4096  # entries of each table here
+_CAPACITY = 4096  # entries of each table here
 
 
 def in_context(context: object, f: Callable[[], T]) -> T:
@@ -58,9 +56,9 @@ def settings_number(context: object) -> int:
     return 0
 
 
-_placed = Table(_KNOWN)  # shardings of arrays that are where JAX puts them by default, by `id`
-_ids_by_object = Table(_KNOWN)  # avals and their interned ids, by `id` too
-_ids = Table(_KNOWN)
+_placed = Table(_CAPACITY)  # shardings of arrays that are where JAX puts them by default, by `id`
+_ids_by_object = Table(_CAPACITY)  # avals and their interned ids, by `id` too
+_ids = Table(_CAPACITY)
 _next_id = itertools.count(1)
 
 
@@ -77,13 +75,13 @@ def aval_id(aval: Any) -> int:
 
     Equal avals have the same id, until the tables are full and cleared; no id is used twice.
     """
-    known = _ids_by_object.get(id(aval))
-    if known is None:
+    pair = _ids_by_object.get(id(aval))
+    if pair is None:
         # Symbolic sizes, of `jax.export`, are of no size that is known.
         sign = 1 if isinstance(aval.size, int) and aval.size <= LARGE else -1
         number = _ids.put(aval, sign * next(_next_id))
-        known = _ids_by_object.put(id(aval), (aval, number))
-    return known[1]  # type: ignore[no-any-return]
+        pair = _ids_by_object.put(id(aval), (aval, number))
+    return pair[1]  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -104,32 +102,38 @@ def is_small(array: object) -> bool:
 
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
-# What is known of an argument of an operation: its layout, its aval as its level shows it, and those of its
-# parts.
-Known: TypeAlias = tuple[Hashable, Aval, tuple[Aval, ...]]
+
+
+class Abstract(NamedTuple):
+    """What an operation on a value depends on: its layout, its aval as its level shows it, and those of its
+    parts. A layout is the static rest of `Level.flatten`, or `FOREIGN`.
+    """
+
+    layout: Hashable
+    aval: Any
+    parts: tuple[Aval, ...]
 
 
 class Input(NamedTuple):
     """An input of a trace: the argument, its parts one level down, and what the guard compares.
 
-    ``layout`` is the static rest of `Level.flatten`, or `FOREIGN`; ``version`` how often it had been changed
-    in place. ``code`` is the guard code: in keys of states that of a new input stands before its place.
-    ``edge`` is its place in the graph, see `edge_of`.
+    ``state`` is what `state_of` said. ``code`` is the guard code: in keys of states
+    that of a new input stands before its place. ``edge`` is its place in the graph, see `edge_of`.
     """
 
     argument: Any
     parts: tuple[Value, ...]
     aval: Any
     layout: Hashable
-    version: int
+    state: tuple[int, bool]
     code: tuple[int, Hashable]
     edge: tuple[Any, int] | None = None
 
     @property
-    def known(self) -> Known:
+    def abstract(self) -> Abstract:
         """What an operation on it depends on."""
         parts = (self.aval,) if self.layout is FOREIGN else tuple(map(aval_of, self.parts))
-        return self.layout, self.aval, parts
+        return Abstract(self.layout, self.aval, parts)
 
     @property
     def is_leaf(self) -> bool:
@@ -158,7 +162,7 @@ def small_aval(value: object) -> Any:
 
 def outer_level_defers(inputs: Sequence[Input]) -> bool:
     """Whether values one level down are of a level that has a trace, of which a program will be a part."""
-    below = [p._level for given in inputs for p in given.parts if type(p) is Tensor]
+    below = [p._level for x in inputs for p in x.parts if type(p) is Tensor]
     return any([level.alive and level.trace is not None for level in below])
 
 
@@ -199,58 +203,41 @@ def _is_place_to_begin(t: Tensor) -> bool:
     return not (is_view and is_leaf(t)) and out_of_date(t) is None
 
 
-def look(a: Any, own: RecordingLevel) -> Input | None:
-    """What is known of a new input of a trace of the level ``own``; None if it cannot be one."""
-    if type(a) in SCALARS:
-        return _look_at_scalar(a)
-    value, version = a, version_at(a)
+def look(a: Any, level: RecordingLevel) -> Input | None:
+    """``a`` as a new input of a trace of this level; None if it cannot be one."""
+    value, state = constant(a) if type(a) in SCALARS else a, state_of(a)
     if type(a) is Tensor:
-        level = a._level
-        if version < 0:
+        if state[0] < 0:
             return None  # made in inference mode: recording it is an error
-        if level is own:
-            if a._requires_grad and not (own.wraps and _is_place_to_begin(a)):
+        if a._level is level:
+            if a._requires_grad and not (level.wraps and _is_place_to_begin(a)):
                 return None  # in the middle of a graph
-            if own is not ROOT or a._requires_grad:
-                parts, layout = own.flatten(a)
+            if level is not ROOT or a._requires_grad:
+                parts, layout = level.flatten(a)
                 if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
                     return None
-                aval = own.aval(a)
+                aval = level.aval(a)
                 edge = edge_of(a) if layout is True else None
-                return Input(a, parts, aval, layout, version, (aval_id(aval), layout), edge)
+                return Input(a, parts, aval, layout, state, (aval_id(aval), layout), edge)
             value = a._value
-        elif level is ROOT and not a._requires_grad:
+        elif a._level is ROOT and not a._requires_grad:
             value = a._value if a._lazy is None else a
-        elif level.id >= own.id:
+        elif a._level.id >= level.id:
             return None  # of an inner level, which gets the call
-    if type(value) is jaxapi.array_type:
-        aval = value.aval if is_small(value) and not is_borrowed(value) else None
-    else:
-        aval = small_aval(value)
+    aval = None if is_borrowed(value) else small_aval(value)
     if aval is None:
         return None
-    return Input(a, (value,), aval, FOREIGN, version, (aval_id(aval), FOREIGN))
-
-
-_scalars = Table(4096)  # inputs that are Python scalars, by the `id` of their constants
-
-
-def _look_at_scalar(a: Any) -> Input | None:
-    value = constant(a)
-    known: Input | None = _scalars.get(id(value))
-    if known is None and is_small(value):
-        aval = value.aval
-        known = Input(a, (value,), aval, FOREIGN, 0, (aval_id(aval), FOREIGN))
-        _scalars.put(id(value), known)
-    return known if known is None or known.argument is a else Input(a, *known[1:])
+    return Input(a, (value,), aval, FOREIGN, state, (aval_id(aval), FOREIGN))
 
 
 # Versions, and handles for what a Tensor was
 
 
-def version_at(a: object) -> int:
-    """How often an input was changed in place."""
-    return a.meta.storage.version if type(a) is Tensor and a.meta is not None else 0
+def state_of(a: object) -> tuple[int, bool]:
+    """How often an input was changed in place, and whether it requires grad."""
+    if type(a) is not Tensor:
+        return 0, False
+    return 0 if a.meta is None else a.meta.storage.version, a._requires_grad
 
 
 class Past(Meta):
@@ -266,75 +253,34 @@ class Past(Meta):
             vars(self).update(vars(owner.meta))
             self.link = None  # a view would take the value of its base
         self.storage = storage_of(owner)
-        self.owner = weakref.ref(owner)
         self.version = version
 
 
-def owner_of(t: Any) -> Any:
-    """The Tensor for which ``t`` is a handle, if it is referenced; else ``t``."""
-    owner = t.meta.owner() if isinstance(t, Tensor) and type(t.meta) is Past else None
-    return t if owner is None else owner
-
-
-_STATE = [Tensor.__dict__[name] for name in ("_value", "_aux", "_node")]
-
-
-def _handle_of(t: Any, version: int) -> Tensor:
-    """Another handle for what ``t`` is, lazy if it is, which was at this ``version``."""
-    handle = lazy_tensor(t._level, t._lazy, t._requires_grad, t._output_nr)
-    for slot in _STATE:
-        with contextlib.suppress(AttributeError):  # of a lazy Tensor it may be empty
-            slot.__set__(handle, slot.__get__(t))
-    handle.born = t.born
-    handle.meta = Past(t, version)
-    return handle
-
-
-def _requires_changed(given: Input) -> bool:
-    """Whether a Tensor requires grad by now, and did not at capture, or the other way round."""
-    a, layout = given.argument, given.layout
-    if layout is FOREIGN:
-        return a._requires_grad and type(given.parts[0]) is not Tensor
-    return a._level.wraps and a._requires_grad is not layout
-
-
-def as_captured(given: Input) -> Any:
+def as_captured(x: Input) -> Any:
     """The snapshot of an input at capture.
 
     If its state has changed since, that is another handle of its storage, with the value and the place in
     the graph at capture. Where no value was kept, none is read, and the snapshot has zeros.
     """
-    a, version, parts, edge = given.argument, given.version, given.parts, given.edge
+    a, edge = x.argument, x.edge
     if type(a) is not Tensor or type(a.meta) is Past:
-        return jaxapi.zeros(given.aval) if a is None else a
-    is_same = version_at(a) == version and (edge is None or edge == edge_of(a))
-    if is_same and not _requires_changed(given):
+        return jaxapi.zeros(x.aval) if a is None else a
+    if state_of(a) == x.state and (edge is None or edge == edge_of(a)):
         return a
-    if given.layout is FOREIGN and type(parts[0]) is Tensor:
-        return _handle_of(a, version)
-    is_leaf = given.layout is True and given.is_leaf
-    leaf = (
-        accumulator_of(a) if is_leaf else None
-    )  # before the handle takes over what ``a`` has of it
-    level, layout = (ROOT, False) if given.layout is FOREIGN else (a._level, given.layout)
-    handle = level.unflatten(layout, iter(parts or (jaxapi.zeros(given.aval),)))
-    past = handle.meta = Past(a, version)
-    past.leaf = leaf
-    if edge is None or is_leaf:
-        return handle
-    if isinstance(edge[0], Node):
-        handle._node, handle._output_nr = edge
+    # Before the handle takes over what ``a`` has of it.
+    leaf = accumulator_of(a) if x.layout is True and x.is_leaf else None
+    if x.layout is not FOREIGN:
+        handle = a._level.unflatten(x.layout, iter(x.parts or (jaxapi.zeros(x.aval),)))
     else:
-        handle._lazy = edge[0]
-        del handle._node
+        handle = alias(a) if type(x.parts[0]) is Tensor else new_tensor(x.parts[0], ROOT)
+    past = handle.meta = Past(a, x.state[0])
+    past.leaf = leaf
+    if edge is not None and leaf is None:
+        handle._node, handle._output_nr = edge
+        if type(edge[0]) is Lazy:
+            handle._lazy = edge[0]
+            del handle._node
     return handle
-
-
-def _parts_below(given: Input) -> Sequence[Value]:
-    """The parts of an input for levels that record: a Tensor from outside, at the version of its capture."""
-    a = given.argument
-    foreign = type(a) is Tensor and a._level is ROOT and given.layout is FOREIGN
-    return (as_captured(given),) if foreign else given.parts
 
 
 def _is_value(x: object) -> bool:
@@ -346,7 +292,11 @@ def _is_value(x: object) -> bool:
 
 def parts_of(inputs: Sequence[Input]) -> list[Value]:
     """The parts of all inputs; where levels below record, with the Tensors from outside among them."""
-    parts = [p for given in inputs for p in given.parts]
+    parts = [p for x in inputs for p in x.parts]
     if all(map(_is_value, parts)):
         return parts
-    return [p for given in inputs for p in _parts_below(given)]
+    parts = []
+    for x in inputs:
+        outside = x.layout is FOREIGN and type(x.argument) is Tensor and x.argument._level is ROOT
+        parts += [as_captured(x)] if outside else x.parts
+    return parts

@@ -10,7 +10,6 @@ All decisions are here, and nothing else is:
 | a stretch is compiled in the background | it has repeated: ``REPEATS``, NOTE [long programs] |
 | a stretch ends | something needs a value or a node, or it is long: NOTE [segments] |
 | anything is compiled at once | in ``fad.autograd.compiled(wait=True)``: `at_once` |
-| a program is given up | it has failed ``FAILURES`` times |
 
 Numbers are counts: no clock decides.
 """
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from fad.core import jaxapi
 from fad.core.caches import Table
+from fad.replay.background import worker
 
 if TYPE_CHECKING:
     from fad.core.types import Operand
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     Make = Callable[[], Program]
 
-FAILURES = 4  # after which a program is given up
 REPEATS = 2  # times that a stretch ends in the same way before a program is made of it
 SEEN = 2  # times that an operation has begun a graph before steps that begin with it are traced
 SHORT = 64  # operations; programs of more are compiled later
@@ -101,27 +100,17 @@ def ends_segment(path: Sequence[State], content: int, elements: int) -> bool:
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Ending:
-    """A way in which stretches have ended: how often, and the program made of them, or why there is none."""
+    """A way in which stretches have ended: how often, and the program made of them."""
 
     count: int = 0
-    failures: int = 0
     program: Program | None = None
-    refused: str = ""
-
-    def fail(self, error: Exception) -> None:
-        """Note that the program has raised; after `FAILURES` times it is not run any more."""
-        self.failures += 1
-        if self.failures >= FAILURES:
-            self.program, self.refused = None, f"{type(error).__name__}: {error}"
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Policy:
     """For the traces of one function, or of steps that begin with the same operation.
 
-    ``begun`` counts its calls, ``failures`` those in a row that were not replayed. ``pending`` is the last of
-    its programs that is queued for compiling: until it is compiled nothing is traced, unless the function
-    ``has_whole``, a program that was compiled at once, whose operations were not.
+    ``begun`` counts its calls, ``failures`` those in a row that were not replayed.
 
     NOTE [long programs]
 
@@ -135,15 +124,9 @@ class Policy:
     begun: int = 0
     due: int = 0
     failures: int = 0
-    pending: Program | None = None
-    has_whole: bool = False
 
     def backs_off(self) -> bool:
         """Whether nothing is traced this time: after failures it is one call in 2, 4, 8, ..."""
-        if self.pending is not None and not self.has_whole:
-            if self.pending.is_pending:
-                return True
-            self.pending = None
         self.begun += 1
         if at_once:
             return False
@@ -159,13 +142,11 @@ class Policy:
 
         ``ended`` has the states at which its segments before ended, and how often.
         """
-        work = last.work + sum([s.work * times for s, times in list(ended.items())])
-        runs = 0
-        if work > SHORT:
-            runs = RUNS * (len(ended) + 1) // (sum(ended.values()) + 1)
         if at_once:
             self.due = self.begun
         elif not self.due:
+            work = last.work + sum([s.work * times for s, times in list(ended.items())])
+            runs = RUNS * (len(ended) + 1) // (sum(ended.values()) + 1) if work > SHORT else 0
             self.due = self.begun + runs
 
     def program(
@@ -180,8 +161,6 @@ class Policy:
             long: it is one of several segments, see NOTE [long programs].
         """
         ending.count += 1
-        if ending.refused:
-            return f"it failed: {ending.refused}"
         fresh = fresh_in(path) if new else 0
         whole = new and repays_whole(path[-1].work, fresh)
         is_due = at_once or 0 < self.due <= self.begun
@@ -194,21 +173,24 @@ class Policy:
             for use in {s.use for s in path}:
                 use.times += 1
         if whole:
-            self.due, self.has_whole = self.due or self.begun, True
+            self.due = self.due or self.begun
         return program
 
     def have_ready(self, program: Program, values: Sequence[Operand]) -> bool:
         """Whether a program can run on these values now; if need be, it is compiled, or queued for that."""
-        if program.call is not None:
+        if program.call is not None or not jaxapi.at_top_level() or jaxapi.checks_numbers():
             return True
-        runs_compiled = jaxapi.at_top_level() and not jaxapi.checks_numbers()
-        if not runs_compiled or not all([type(v) is jaxapi.array_type for v in values]):
+        if not all([type(v) is jaxapi.array_type for v in values]):
             return True  # its operations are bound
-        if program.have_compiled(values):
-            return True
-        if program.is_pending:
-            self.pending, self.failures = program, 0
-        return False
+        if not (program.queued or program.refused):
+            avals = [v.aval for v in values]  # type: ignore[union-attr]
+            if at_once or program.in_foreground:
+                program.compile(avals)
+            else:
+                program.queued = worker.submit(program, avals)
+        if program.queued and not program.refused:
+            self.failures = 0  # it is being compiled
+        return program.call is not None
 
 
 steps_begun = Table(1 << 14)  # how often graphs may have begun with a plan, by its id

@@ -18,19 +18,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import numpy as np
-
 from fad.core import jaxapi, trees
 from fad.core.avals import struct_of
 from fad.core.borrowed import borrowed, waited
-from fad.core.level import bind, state, with_default_state
+from fad.core.level import bind, modes, state, with_default_state
 from fad.core.observation import observable
-from fad.core.threads import without_collector
 from fad.core.types import Operand, Operation, Outputs, PyTree
 from fad.replay import exact_programs
 from fad.replay.background import worker
-from fad.replay.policy import at_once
 from fad.tape.graph import count_nodes, running
 
 
@@ -64,21 +59,12 @@ class Program(Operation):
     def __repr__(self) -> str:
         return f"Program({self.name})"
 
-    @property
-    def is_pending(self) -> bool:
-        """Whether it is queued for compiling, or being compiled."""
-        return self.queued and self.call is None and not self.refused
-
     @with_default_state("exact")
     def flat(self, *values: Operand) -> Outputs:
-        """The leaves of the result, from operations that are run one by one, or traced."""
+        """The leaves of the result, from operations that are run one by one, or traced; in the mode ``exact``
+        so that they give the bits that they give alone.
+        """
         state.replaying = False
-        return self.expand(values)
-
-    @with_default_state()
-    def _exact(self, *values: Operand) -> Outputs:
-        """`flat`, traced so that its operations give the bits that they give alone."""
-        state.replaying, state.exact = False, True
         return self.expand(values)
 
     def expand(self, args: Sequence[Operand]) -> Outputs:
@@ -96,16 +82,6 @@ class Program(Operation):
         out = call(*values)
         return waited(out, values) if borrowed else out
 
-    def have_compiled(self, values: Sequence[Any]) -> bool:
-        """Whether it is compiled; if not, have it compiled for arrays like these."""
-        if self.call is None and not self.refused and not self.queued:
-            avals = [v.aval for v in values]
-            if at_once or self.in_foreground:
-                self.compile(avals)
-            else:
-                self.queued = worker.submit(self, avals)
-        return self.call is not None
-
     def __call__(self, values: Sequence[Operand]) -> PyTree:
         """The result, at the level of these values."""
         leaves = bind(self, values)  # the first call finds the structure
@@ -116,22 +92,15 @@ class Program(Operation):
         before, nodes = (running.watched, running.unwatched), count_nodes()
         running.watched = running.unwatched = True
         try:
-            structs = list(map(struct_of, avals))
-            call = without_collector(exact_programs.jit_exact)(self._exact, structs)
-            # Fills the cache of `jax.jit`. Zeros of NumPy need no program of their own.
-            zeros = [
-                jaxapi.zeros(a) if a.weak_type else jax.device_put(np.zeros(a.shape, a.dtype))
-                for a in avals
-            ]
-            jax.block_until_ready(call(*zeros))
+            with modes(exact=True):
+                call = exact_programs.jit_exact(self.flat, list(map(struct_of, avals)))
         except Exception as error:  # its operations, one by one, raise it again, or succeed
             self.refused = f"{type(error).__name__}: {error}"
         else:
             self.call = call
         finally:
             running.watched, running.unwatched = before
-            traced = count_nodes() - nodes
-            running.passed -= traced
+            running.passed -= count_nodes() - nodes
 
 
 observable(Program, "execute", "program")

@@ -32,18 +32,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import jax
 
 from fad.core import jaxapi
-from fad.core.avals import SCALARS
 from fad.core.level import Level, bind, state, with_default_state
-from fad.core.tensor import (
-    Lazy,
-    Storage,
-    Tensor,
-    bottom,
-    has_value,
-    take_over,
-)
+from fad.core.replay_protocol import Pull
+from fad.core.tensor import Lazy, Storage, Tensor, bottom, has_value, new_tensor, take_over
 from fad.core.types import MaybeValue, Operand, PyTree, Value
-from fad.errors import LevelError
 from fad.errors.tracebacks import users_call
 from fad.replay.inputs import (
     Input,
@@ -54,14 +46,13 @@ from fad.replay.inputs import (
     in_context,
     is_untouched,
     outer_level_defers,
-    owner_of,
-    version_at,
+    state_of,
 )
 from fad.replay.policy import TIMES
 from fad.replay.program import Program
 from fad.replay.states import State, made_of, origin_of, tree
 from fad.tape.engine import pull_back
-from fad.tape.graph import Node, current_edge, running
+from fad.tape.graph import Node, running
 from fad.tape.recorder import ROOT
 
 if TYPE_CHECKING:
@@ -71,10 +62,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Numbers of outputs of a stretch, or of inputs.
 Places: TypeAlias = tuple[int, ...]
-Passed: TypeAlias = tuple[frozenset[int], frozenset[int]]
-# All inputs, or the outputs so far: Tensors of a level, and values from below.
+# Outputs: Tensors of a level, and values from below.
 Cells: TypeAlias = list[Any]
-Finish: TypeAlias = Callable[[Level, Cells, Cells, Sequence[Operand]], PyTree]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -83,8 +72,7 @@ class Stretch:
 
     ``trace`` goes on; of that, what does not change is used: its level, and the modes at its beginning.
     ``variables`` are the numbers of the inputs that require grad at the level. ``pasts`` has what
-    `keep_pasts` keeps, if it is that of a segment. ``parts`` are those of all inputs, once
-    its program runs.
+    `keep_pasts` keeps, if it is that of a segment. ``parts`` are those of all inputs, once its program runs.
     """
 
     trace: Trace
@@ -97,97 +85,90 @@ class Stretch:
     @classmethod
     def of(cls, trace: Trace) -> Stretch:
         """What ``trace`` has now."""
-        variables = [k for k, given in enumerate(trace.inputs) if given.layout is True]
+        variables = [k for k, x in enumerate(trace.inputs) if x.layout is True]
         return cls(trace, trace.path[1:], trace.inputs[:], tuple(variables))
 
-    def given(self) -> list[Input]:
+    def variable_inputs(self) -> list[Input]:
         """The inputs that require grad at the level."""
         return [self.inputs[k] for k in self.variables]
 
-    def edges(self) -> list[tuple[Any, int]]:
-        """Their places in the graph; see `edge_of`."""
-        return [x.edge or current_edge(x.argument) for x in self.given()]
+    def places(self, numbers: Places) -> list[Hashable]:
+        """Where gradients of these inputs go: the edge of an output of a segment; the `id` of a leaf."""
+        inputs = [self.inputs[k] for k in numbers]
+        return [id(x.argument) if x.is_leaf else x.edge for x in inputs]
 
     def without_values(self) -> Stretch:
         """The same, without the values of its inputs: a backward pass has freed them."""
         inputs = [
-            g
-            if type(g.argument) in SCALARS
-            else Input(g.argument if g.layout is True else None, (), *g[2:])
-            for g in self.inputs
+            x._replace(argument=x.argument if x.layout is True else None, parts=())
+            for x in self.inputs
         ]
-        return Stretch(self.trace, self.path, inputs, self.variables, self.pasts)
+        return dataclasses.replace(self, inputs=inputs, parts=())
 
-    def passed(self, ends: Places | None, wanted: Places) -> Passed:
-        """What a backward pass goes through from outputs ``ends`` (None: all) to the inputs ``wanted``.
+    def is_changed(self) -> bool:
+        """Whether another thread has written to an input, or to an output in ``pasts``."""
+        pasts = [past.version != past.storage.version for past in self.pasts.values()]
+        return any([*pasts, *[state_of(x.argument) != x.state for x in self.inputs]])
 
-        All outputs of these operations; and the places of what their nodes save.
-        """
-        last = self.path[-1]
-        found: Passed | None = last.passes.get((ends, wanted))
-        if found is None:
-            starts = tuple(range(last.size)) if ends is None else ends
-            passed = _passed(self.path, starts, wanted)
-            found = tree.remember(last.passes, (ends, wanted), lambda: passed)
-        return found
+    def passed(self, ends: Places, wanted: Places) -> frozenset[int]:
+        """All outputs that a backward pass goes through from those in ``ends`` to the inputs ``wanted``."""
+        at = self.path[-1]
+        return tree.remember(at.passes, (ends, wanted), lambda: _passed(self.path, ends, wanted))
 
     def keep_pasts(self, outputs: Sequence[Tensor], kept: Places) -> None:
-        """Keep the states of outputs that are saved, and may be written to without their nodes: of views, and
-        of what requires no grad and is ``kept``.
+        """Keep the states of outputs that may be written to without their nodes: of views, and of what
+        requires no grad and is ``kept``.
         """
-        for k in [k for k in self.passed(None, self.variables)[1] if k >= 0]:
-            t = outputs[k]
+        for k, t in enumerate(outputs):
             link = None if t.meta is None else t.meta.link
-            if link is not None:
-                self.pasts[k] = Past(t, link.seen)
-            elif k in kept and not t._requires_grad:
-                self.pasts[k] = Past(t, version_at(t))
+            if link is not None or (k in kept and not t._requires_grad):
+                self.pasts[k] = Past(t, state_of(t)[0] if link is None else link.seen)
 
-    def program(self, finish: Finish) -> Program:
-        """The operations as a function of the parts of the inputs, and of what else ``finish`` takes.
+    def program(self, pull: Pull, ends: Places, wanted: Places, kept: Places = ()) -> Program:
+        """The operations as a function of the parts of the inputs, and of cotangents.
 
-        Its result is that of ``finish``, which gets the level, the inputs, all outputs, and the rest.
+        It gives what ``pull`` gives for a backward pass from outputs ``ends`` to inputs ``wanted``, and the
+        parts of the outputs that are ``kept``.
         """
         operations = [(s.op, s.refs) for s in self.path]
-        layouts = [given.layout for given in self.inputs]
+        layouts = [x.layout for x in self.inputs]
         maker = self.trace.maker
 
         def run(*values: Operand) -> PyTree:
-            with maker() as own:
+            with maker() as level:
                 rest = iter(values)
-                given = [made_of(own, rest, layout) for layout in layouts]
+                inputs = [made_of(level, rest, layout) for layout in layouts]
                 cells: Cells = []
                 for op, refs in operations:
-                    out = bind(op, [cells[r] if r >= 0 else given[~r] for r in refs])
+                    out = bind(op, [cells[r] if r >= 0 else inputs[~r] for r in refs])
                     cells.extend(out if type(out) is tuple else (out,))
-                return finish(own, given, cells, list(rest))
+                variables = [inputs[k] for k in wanted]
+                below = [x._value for x in variables]
+                results = pull(level, [cells[k] for k in ends], variables, below, *rest)
+                return tuple(results), [p for k in kept for p in level.flatten(cells[k])[0]]
 
         return Program(self.trace.name, run, self.path[-1].work)
 
     # One by one
 
-    def record(self, outputs: Sequence[Tensor | None]) -> Cells:
+    def record(self, outputs: Sequence[Tensor | None], first: int | None = None) -> Cells:
         """Evaluate each operation at the level; all outputs.
 
-        The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it.
-        """
-        return self.in_its_modes(lambda: self._record(outputs, again=False))
-
-    def record_again(self, outputs: Sequence[Tensor | None], first: int) -> Cells:
-        """Evaluate each operation at the level, nodes numbered from ``first`` on; all outputs.
-
-        Those of ``outputs`` that are there have their values, and get their nodes. Nobody watches: the
-        operations were called earlier, and elsewhere.
+        The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it. With ``first``, the
+        operations are recorded again, with nodes numbered from it on: outputs that are there have values, and
+        get their nodes. Nobody watches: the operations were called earlier, and elsewhere.
         """
 
         def run() -> Cells:
-            numbers, watched, unwatched = running.sequence, running.watched, running.unwatched
-            running.sequence, running.watched = itertools.count(first), True
-            running.unwatched = True
+            if first is None:
+                return self._record(outputs, again=False)
+            before = running.sequence, running.watched, running.unwatched
+            running.sequence = itertools.count(first)
+            running.watched = running.unwatched = True
             try:
                 return self._record(outputs, again=True)
             finally:
-                running.sequence, running.watched, running.unwatched = numbers, watched, unwatched
+                running.sequence, running.watched, running.unwatched = before
 
         return self.in_its_modes(run)
 
@@ -217,71 +198,56 @@ class Stretch:
     def _record(self, outputs: Sequence[Tensor | None], again: bool) -> Cells:
         inputs = list(map(as_captured, self.inputs))
         alone = not outer_level_defers(self.inputs)
+        metas = [t.meta for t in inputs if type(t) is Tensor]
+        pasts = [meta for meta in metas if type(meta) is Past]
         cells: Cells = []
-        for at in self.path:
-            own = list(outputs[at.first : at.size])
-            if alone:
-                at.use.times = TIMES
-            if again or any([t is None or t._lazy is not None for t in own]):
-                found = self._evaluate(at, [cells[r] if r >= 0 else inputs[~r] for r in at.refs])
-                for k, (t, o) in enumerate(zip(own, found, strict=True)):
-                    past = self.pasts.get(at.first + k)
-                    if again and t is not None and has_value(t):
-                        t._node, t._output_nr, t._lazy = o._node, o._output_nr, None
-                    elif t is not None:
-                        take_over(t, o)
-                    if past is not None:
-                        o.meta = past
-                    if t is None or past is not None:
-                        own[k] = o
-            cells += own
+        with _at_versions_then([*pasts, *self.pasts.values()]):
+            for at in self.path:
+                tensors = list(outputs[at.first : at.size])
+                if alone:
+                    at.use.times = TIMES
+                if again or any([t is None or t._lazy is not None for t in tensors]):
+                    outs = self._evaluate(at, [cells[r] if r >= 0 else inputs[~r] for r in at.refs])
+                    for k, (t, o) in enumerate(zip(tensors, outs, strict=True)):
+                        past = self.pasts.get(at.first + k)
+                        if again and t is not None and has_value(t):
+                            t._node, t._output_nr, t._lazy = o._node, o._output_nr, None
+                        elif t is not None:
+                            take_over(t, o)
+                        if past is not None:
+                            o.meta = past
+                        if t is None or past is not None:
+                            tensors[k] = o
+                cells += tensors
         return cells
 
     def _evaluate(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:
         """The outputs of ``at``, evaluated at its level."""
-        try:
-            return self._process(at, args)
-        except (RuntimeError, ValueError):  # JAX raises either, by what reads the array
-            if not any([is_deleted(a) for a in args]):
-                raise
-            return _on_deleted(self.trace.level, lambda args: self._process(at, args), args)
-
-    def _process(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:
         level = self.trace.level
-        past = any([isinstance(a, Tensor) and type(a.meta) is Past for a in args])
-        with _at_versions_then(args) if past else contextlib.nullcontext():
+
+        def run(args: Sequence[Any]) -> tuple[Tensor, ...]:
             out = level.process(at.op, args)
-        outs: tuple[Tensor, ...] = out if type(out) is tuple else (out,)
-        for o, aval in zip(outs, at.avals, strict=True):
-            if level.aval(o).dtype != aval.dtype:
-                raise LevelError(
-                    "jax.config was changed between an operation and the first use of its result, which "
-                    "would have another dtype now: change it earlier, or for a block with JAX's context "
-                    "managers (jax.enable_x64, jax.default_matmul_precision, ...)"
-                )
-            node: Any = o._node
-            if past and node is not None and node._is_derived:
-                node.tensors = [owner_of(t) for t in node.tensors]
-        return outs
+            return out if type(out) is tuple else (out,)
+
+        return _on_deleted(level, run, args) if any(map(is_deleted, args)) else run(args)
 
 
 @contextlib.contextmanager
-def _at_versions_then(args: Sequence[object]) -> Iterator[None]:
+def _at_versions_then(pasts: Sequence[Past]) -> Iterator[None]:
     """A block in which what nodes save of these handles is saved at the version of then."""
-    metas = [a.meta for a in args if isinstance(a, Tensor) and type(a.meta) is Past]
-    storages = [meta.storage for meta in metas]
-    for meta in metas:
-        meta.storage = Storage(meta.version)
+    storages = [past.storage for past in pasts]
+    for past in pasts:
+        past.storage = Storage(past.version)
     try:
         yield
     finally:
-        for meta, storage in zip(metas, storages, strict=True):
-            meta.storage = storage
+        for past, storage in zip(pasts, storages, strict=True):
+            past.storage = storage
 
 
 def is_deleted(x: object) -> bool:
     """Whether the array of a Tensor, or an array, has been deleted."""
-    while isinstance(x, Tensor):
+    while isinstance(x, Tensor) and has_value(x):
         x = x._value
     return type(x) is jaxapi.array_type and bool(x.is_deleted())
 
@@ -300,50 +266,41 @@ def _on_deleted(
 
     Nodes that save nothing of it are right, and who uses anything of it gets JAX's error.
     """
-    made, swapped = [], []
-    for k, a in enumerate(args):
-        t = None
-        while isinstance(a, Tensor):
-            t, a = a, a._value
-        if type(a) is jaxapi.array_type and a.is_deleted():
-            made.append(jax.numpy.array(jaxapi.zeros(a.aval)))
-            if t is None:
-                args[k] = made[-1]
-            else:
-                swapped.append((t, a))
-                t._value = made[-1]
+    args = [new_tensor(a, ROOT) if type(a) is jaxapi.array_type else a for a in args]
+    swapped = []
+    for t in filter(is_deleted, args):
+        while isinstance(t._value, Tensor):
+            t = t._value
+        if t._value.is_deleted():  # not yet in the place of an earlier argument
+            swapped.append((t, t._value))
+            t._value = jax.numpy.array(jaxapi.zeros(t._value.aval))
+    made = [t._value for t, _ in swapped]
     try:
         outs = f(args)
     finally:
-        for t, a in swapped:
-            t._value = a
-    for v in [*made, *[bottom(p) for o in outs for p in level.flatten(o)[0] if made]]:
+        for t, array in swapped:
+            t._value = array
+    for v in [*made, *[bottom(p) for o in outs for p in level.flatten(o)[0]]]:
         v.delete()
     return outs
 
 
-def _passed(path: Sequence[State], ends: Places, wanted: Places) -> Passed:
+def _passed(path: Sequence[State], ends: Places, wanted: Places) -> frozenset[int]:
     """`Stretch.passed`."""
     led = {~k for k in wanted}
     for at in path:
-        if any([m and r in led for r, m in zip(at.refs, at.routed, strict=False)]):
+        if any([m and r in led for r, m in zip(at.refs, at.outcome.routed, strict=False)]):
             led.update(range(at.first, at.size))
     passed = {k for k in ends if k in led}
-    saved: set[int] = set()
     for at in reversed(path):
-        own = range(at.first, at.size)
-        if passed.isdisjoint(own):
-            continue
-        passed.update(own)
-        routes = zip(at.refs, at.routed, strict=False)
-        passed.update([r for r, m in routes if m and r >= 0 and r in led])
-        for k in at.kept:
-            saved.update(own if k < 0 else (at.refs[k],))
-    return frozenset(passed), frozenset(saved)
+        if not passed.isdisjoint(range(at.first, at.size)):
+            passed.update(range(at.first, at.size))
+            routes = zip(at.refs, at.outcome.routed, strict=False)
+            passed.update([r for r, m in routes if m and r >= 0 and r in led])
+    return frozenset(passed)
 
 
-# The gradients that have arrived, by their places in the graph.
-Arrived = dict[tuple[object, int], Value]
+Arrived = dict[Hashable, Value]  # gradients, by `Stretch.places`
 _opening = threading.RLock()
 
 
@@ -406,7 +363,7 @@ class Segment:
             t = tensor()
             if t is not None and t._lazy is not None and t._lazy is lazy():
                 outputs[k] = t
-        cells = stretch.record_again(outputs, self.first)
+        cells = stretch.record(outputs, self.first)
         edges = {k: (cells[k]._node, cells[k]._output_nr) for k in self.places}
         live = {o._node for k, o in enumerate(cells) if k not in self.freed}
         live |= _nodes_before(stretch)
@@ -425,17 +382,9 @@ class Segment:
         Where an array of an input has been deleted, single nodes raise the error.
         """
         stretch = self.stretch
-        if self.edges is not None or self.freed:
+        if self.edges is not None or self.freed or any(map(is_deleted, stretch.parts)):
             return False
-        if any([type(p) is jaxapi.array_type and p.is_deleted() for p in stretch.parts]):
-            return False
-        if self.owner.recording[2]:  # `allow_mutation_on_saved_tensors`
-            return True
-        saved = stretch.passed(None, stretch.variables)[1]
-        given = [stretch.inputs[~k] for k in saved if k < 0]
-        pasts = [past for k, past in stretch.pasts.items() if k in saved]
-        unchanged = [x.version == version_at(x.argument) for x in given]
-        return all(unchanged + [past.version == past.storage.version for past in pasts])
+        return not stretch.is_changed()
 
     def free(self, ends: Places, wanted: Places) -> None:
         """Note that a pass has freed what it went through; drop the inputs if nothing else can be reached.
@@ -443,12 +392,12 @@ class Segment:
         What nothing refers to any more, as an output that was made to be read, cannot be gone through later.
         """
         stretch = self.stretch
-        self.freed |= stretch.passed(ends, wanted)[0]
+        self.freed |= stretch.passed(ends, wanted)
         if self.edges is not None:  # it was opened in the middle of the pass
             nodes = {self.edges[k][0] for k in ends if k in self.edges}
             _release(nodes, _nodes_before(stretch))
         alive = tuple([k for k, (_, lazy) in self.outputs.items() if lazy() is not None])
-        if self.freed.issuperset(stretch.passed(alive, stretch.variables)[0]):
+        if self.freed.issuperset(stretch.passed(alive, stretch.variables)):
             self.stretch = stretch.without_values()
 
     def send_back(self, stretch: Stretch, arrived: Arrived) -> None:
@@ -467,40 +416,45 @@ class Segment:
         add theirs to that one after the other, and sums of floating-point numbers depend on the order: so the
         program is given what has arrived, and what it gives takes the place of that.
         """
-        places = {k: (lazy(), 0) for k, (_, lazy) in self.outputs.items()}
-        ends = tuple([k for k, place in places.items() if place in arrived])
+        edges = {k: (lazy(), 0) for k, (_, lazy) in self.outputs.items()}
+        ends = tuple([k for k, edge in edges.items() if edge in arrived])
         if not ends:
             return
-        cts = [arrived.pop(places[k]) for k in ends]
-        wanted, edges = stretch.variables, stretch.edges()
-        begun = tuple([k for k, e in zip(wanted, edges, strict=True) if e in arrived])
-        sums = [arrived[e] for e in edges if e in arrived]
+        cts = [arrived.pop(edges[k]) for k in ends]
+        wanted, places = stretch.variables, stretch.places(stretch.variables)
+        begun = tuple([k for k, place in enumerate(places) if place in arrived])
+        sums = [arrived[places[k]] for k in begun]
 
-        def pull(_: Level, given: Cells, cells: Cells, cotangents: Sequence[Any]) -> PyTree:
-            roots = [*[cells[k] for k in ends], *[given[k] for k in begun]]
-            return pull_back(roots, cotangents, [given[k] for k in wanted])
+        def pull(_: Level, outs: Cells, variables: Cells, below: Cells, *cotangents: Any) -> PyTree:
+            return pull_back([*outs, *[variables[k] for k in begun]], cotangents, variables)
 
-        grads = self.pass_from(stretch, ends, ("backward", begun), pull, [*cts, *sums])
-        arrived.update([(e, g) for e, g in zip(edges, grads, strict=True) if g is not None])
-        self.free(ends, wanted)
+        operands = [*cts, *sums]
+        key = ("backward", ends, begun, *codes_of(operands))
+        grads = self.pass_from(stretch, ends, wanted, key, pull, operands)
+        arrived.update([(p, g) for p, g in zip(places, grads, strict=True) if g is not None])
 
     def pass_from(
         self,
         stretch: Stretch,
         ends: Places,
-        key: Sequence[Hashable],
-        pull: Finish,
+        wanted: Places,
+        key: Hashable,
+        pull: Pull,
         operands: Sequence[Operand],
     ) -> list[MaybeValue]:
-        """What ``pull`` gives for a backward pass from outputs ``ends``; ``key`` tells all else about it.
+        """What ``pull`` gives for a backward pass from outputs ``ends`` to inputs ``wanted``, which frees
+        what it goes through; ``key`` tells all about it.
 
         ``stretch`` is its own, as it was when the pass began: a finalizer may open it in the middle.
         """
-        ending = stretch.path[-1].ending((*key, ends, *codes_of(operands)))
-        program = ending.program = ending.program or stretch.program(pull)
+        ending = stretch.path[-1].ending(key)
+        program = ending.program = ending.program or stretch.program(pull, ends, wanted)
         values = [*stretch.parts, *operands]
         self.owner.policy.have_ready(program, values)  # if not, its operations run one by one
-        return list(program(values))
+        grads, _ = program(values)
+        self.free(ends, wanted)
+        tree.hits += 1
+        return list(grads)
 
 
 def codes_of(operands: Sequence[Operand]) -> list[Hashable]:
@@ -523,17 +477,11 @@ class Way(NamedTuple):
 
     def gradients(self, grads: Sequence[MaybeValue]) -> Sequence[MaybeValue]:
         """Those of the leaves, from those of what is ``wanted``; None where nothing arrives."""
-        if not self.segments:
-            if len(self.wanted) == len(self.leaves):
-                return grads
-            own = [id(self.stretch.inputs[k].argument) for k in self.wanted]
-            found = dict(zip(own, grads, strict=True))
-            return [found.get(id(t)) for t in self.leaves]
-        pairs = zip(self.stretch.edges(), grads, strict=True)
-        arrived = {e: g for e, g in pairs if g is not None}
+        pairs = zip(self.stretch.places(self.wanted), grads, strict=True)
+        arrived = {place: g for place, g in pairs if g is not None}
         for segment, stretch in self.segments.items():
             segment.send_back(stretch, arrived)
-        return [arrived.get(current_edge(t)) for t in self.leaves]
+        return [arrived.get(id(t)) for t in self.leaves]
 
 
 def way_from(
@@ -550,21 +498,22 @@ def way_from(
     stretch = Stretch.of(trace) if source is trace else stretches.pop(source, None)
     if stretch is None:
         return None
-    given = [x for own in (stretch, *stretches.values()) for x in own.given()]
-    known = {id(x.argument): x.argument for x in given if x.is_leaf}
-    if not all([x.is_leaf or type(x.edge[0]) is Lazy for x in given]):  # type: ignore[index]
+    variables = [x for s in (stretch, *stretches.values()) for x in s.variable_inputs()]
+    used = {id(x.argument): x.argument for x in variables if x.is_leaf}
+    if not all([x.is_leaf or type(x.edge[0]) is Lazy for x in variables]):  # type: ignore[index]
         return None
-    if not all(map(is_untouched, known.values())):
+    if not all(map(is_untouched, used.values())):
         return None
-    wanted, own = stretch.variables, [*known.values()] if leaves is None else leaves
-    if any([id(t) not in known and _is_used(t) for t in own]):
+    wanted = stretch.variables
+    leaves = [*used.values()] if leaves is None else leaves
+    if any([id(t) not in used and _is_used(t) for t in leaves]):
         return None
-    if stretches and not (frees and known.keys() <= {*map(id, own)}):
+    if stretches and not (frees and used.keys() <= {*map(id, leaves)}):
         return None
-    if leaves is not None and not stretches:
+    if not stretches:
         numbers = {id(stretch.inputs[k].argument): k for k in wanted}
         wanted = tuple([numbers[id(t)] for t in leaves if id(t) in numbers])
-    return Way(source, stretch, tuple([z.place for z in lazies]), wanted, stretches, own)
+    return Way(source, stretch, tuple([z.place for z in lazies]), wanted, stretches, leaves)
 
 
 def _is_used(t: Any) -> bool:
@@ -593,7 +542,8 @@ def fill(
         stretch.keep_pasts(outputs, kept)
     for k in kept:
         at = origin_of(stretch.path, k)
-        t, o = outputs[k], made_of(trace.level, rest, at.layouts[k - at.first])
+        layout = at.outcome.outputs[k - at.first].layout
+        t, o = outputs[k], made_of(trace.level, rest, layout)
         if not t._requires_grad:
             take_over(t, o)
         elif t._lazy is not None:  # else a finalizer has read it
@@ -610,9 +560,9 @@ def fill(
 
 def _nodes_before(stretch: Stretch) -> set[Node]:
     """The nodes that the inputs of a stretch are outputs of."""
-    edges = stretch.edges()
-    found = [n.trace.opened().get(n.place, [None])[0] if type(n) is Lazy else n for n, _ in edges]
-    return {n for n in found if n is not None}
+    edges = [x.edge[0] for x in stretch.variable_inputs() if x.edge is not None]
+    nodes = [n.trace.opened().get(n.place, [None])[0] if type(n) is Lazy else n for n in edges]
+    return {n for n in nodes if n is not None}
 
 
 def _release(nodes: set[Any], outside: set[Any]) -> None:

@@ -24,8 +24,8 @@ from fad.core.level import Level, bind, state, with_default_state
 from fad.core.observation import observable
 from fad.core.tensor import Tensor
 from fad.core.threads import without_collector
-from fad.core.types import Aval, Operand, Operation, Outputs, Value
-from fad.replay.inputs import FOREIGN, LARGE, Known
+from fad.core.types import Operand, Operation, Outputs, Value
+from fad.replay.inputs import FOREIGN, LARGE, Abstract
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
 from fad.tape.graph import count_nodes, running
 from fad.tape.recorder import ROOT, GradLevel, RecordingLevel
@@ -35,17 +35,12 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """The outputs of an operation at a level: what users see of them, their layouts and parts, and whether
-    they require grad; through which arguments gradients go on, and which arguments its node keeps (-1: an
-    output). ``single``: it returns no tuple.
+    """The outputs of an operation at a level, and through which arguments gradients go on. ``single``: it
+    returns no tuple.
     """
 
-    avals: tuple[Aval, ...]
-    layouts: tuple[Hashable, ...]
-    parts: tuple[tuple[Aval, ...], ...]
-    requires: tuple[bool, ...]
+    outputs: tuple[Abstract, ...]
     routed: tuple[bool, ...]
-    kept: tuple[int, ...]
     single: bool
 
 
@@ -71,13 +66,13 @@ def key_of(level: Level) -> Hashable:
     return of, level.kind, *(level.settings or ())
 
 
-def use_of(op: Operation, args: Sequence[Known], key: Hashable) -> Use:
+def use_of(op: Operation, args: Sequence[Abstract], key: Hashable) -> Use:
     """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
     return _outcomes.setdefault(op, Table(_MOST)).put(("uses", key, *args), Use())
 
 
 def outcome_of(
-    level: RecordingLevel, op: Operation, args: Sequence[Known], key: Hashable
+    level: RecordingLevel, op: Operation, args: Sequence[Abstract], key: Hashable
 ) -> Outcome | None:
     """The outputs of ``op`` at a level like this one; None if they cannot be known.
 
@@ -87,49 +82,45 @@ def outcome_of(
     place = (key, *args)
     if place in table:
         return table[place]  # type: ignore[no-any-return]
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     maker = maker_of(level)
 
     @with_default_state()
     def run(*values: Value) -> Outputs:
         state.replaying = False
-        with maker() as own:
+        with maker() as inner:
             rest = iter(values)
-            out = bind(op, [made_of(own, rest, layout) for layout, *_ in args])
+            out = bind(op, [made_of(inner, rest, layout) for layout, *_ in args])
             outs = out if type(out) is tuple else (out,)
-            avals = tuple([own.aval(o) for o in outs])
-            flat = [own.flatten(o) for o in outs]
-            layouts = tuple([layout for _, layout in flat])
-            parts = tuple([tuple(map(aval_of, values)) for values, _ in flat])
-            routes = _routes(op, outs, len(args))
-            requires = tuple([layout is True and level.wraps for layout in layouts])
-            found.append(Outcome(avals, layouts, parts, requires, *routes, type(out) is not tuple))
+            flat = [inner.flatten(o) for o in outs]
+            outputs = [
+                Abstract(layout, inner.aval(o), tuple(map(aval_of, values)))
+                for o, (values, layout) in zip(outs, flat, strict=True)
+            ]
+            routed = _routed(op, outs, len(args))
+            outcomes.append(Outcome(tuple(outputs), routed, type(out) is not tuple))
             return [p for values, _ in flat for p in values]
 
     try:
         abstract_evaluation(run, *[struct_of(aval) for *_, parts in args for aval in parts])
     except Exception:  # of any kind: the evaluation proper raises it where the operation is called
         return None
-    are_small = all([a.size <= LARGE for a in found[0].avals])
-    return table.put(place, found[0] if are_small else None)  # type: ignore[no-any-return]
+    are_small = all([o.aval.size <= LARGE for o in outcomes[0].outputs])
+    return table.put(place, outcomes[0] if are_small else None)  # type: ignore[no-any-return]
 
 
 abstract_evaluation = without_collector(jax.eval_shape)
 observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
 
 
-def _routes(
-    op: Operation, outs: Sequence[Any], count: int
-) -> tuple[tuple[bool, ...], tuple[int, ...]]:
-    """Which arguments the edges of the outputs' node belong to, and which it keeps (-1: an output)."""
+def _routed(op: Operation, outs: Sequence[Any], count: int) -> tuple[bool, ...]:
+    """Which arguments the edges of the outputs' node belong to."""
     nodes = [o._node for o in outs if o._node is not None]
     for node in nodes:
         if node._is_derived and not op.expands and len(node.edges) == count:
-            kept = (*node.plan.kept_inputs, *([-1] if node.plan.kept_outputs else []))
-            return tuple([e is not None for e in node.edges]), kept
-    if nodes or (outs and op.expands):  # of several operations: any of them may do so
-        return (True,) * count, (-1, *range(count))
-    return (False,) * count, ()
+            return tuple([e is not None for e in node.edges])
+    # Of several operations: any of them may do so.
+    return (bool(nodes or (outs and op.expands)),) * count
 
 
 T = TypeVar("T")
@@ -141,23 +132,17 @@ CAPACITY = 1 << 14  # states, roots and endings remembered
 class State:
     """What was appended up to here: an operation, after those of the state before.
 
-    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. What is known of its
-    outputs is an `Outcome`. ``first`` is the number of its first output, ``size`` counts all outputs so far,
-    ``taken`` the inputs, ``elements`` those of both, ``work`` the operations, those of programs among them
-    included. ``content`` is a hash of the operation and of the relative places of its arguments.
-    ``cuts``: a segment ends here. ``use`` says whether the operation is new. ``next`` has the states that
-    came after it, by their keys. ``passes`` has what `Stretch.passed` finds.
+    ``refs`` are its arguments: the number of an earlier output, or ``~k`` for input k. ``first`` is the
+    number of its first output, ``size`` counts all outputs so far, ``taken`` the inputs, ``elements`` those
+    of both, ``work`` the operations, those of programs among them included. ``content`` is a hash of the
+    operation and of the relative places of its arguments. ``cuts``: a segment ends here. ``use`` says whether
+    the operation is new. ``next`` has the states that came after it, by their keys. ``passes`` has what
+    `Stretch.passed` finds.
     """
 
     op: Any
     refs: tuple[int, ...]
-    avals: Sequence[Aval]
-    layouts: Sequence[Hashable]
-    parts: Sequence[tuple[Aval, ...]]
-    requires: Sequence[bool]
-    routed: Sequence[bool]
-    kept: Sequence[int]
-    single: bool
+    outcome: Outcome
     size: int
     taken: int
     work: int = 0
@@ -167,7 +152,7 @@ class State:
     use: Use = dataclasses.field(default_factory=Use)
     next: dict[Hashable, State] = dataclasses.field(default_factory=dict)
     endings: dict[Hashable, Ending] = dataclasses.field(default_factory=dict)
-    passes: dict[Hashable, Any] = dataclasses.field(default_factory=dict)
+    passes: dict[Hashable, frozenset[int]] = dataclasses.field(default_factory=dict)
     first: int = 0
 
     def ending(self, key: Hashable) -> Ending:
@@ -182,7 +167,7 @@ class Root(State):
     """
 
     def __init__(self, code: object, name: str, taken: int) -> None:
-        super().__init__(None, (), (), (), (), (), (), (), True, 0, taken)
+        super().__init__(None, (), Outcome((), (), True), 0, taken)
         self.code, self.name, self.policy = code, name, Policy()
 
 
@@ -220,14 +205,14 @@ class _Tree:
 
         At `CAPACITY` all states are forgotten.
         """
-        found = table.get(key)
-        if found is None:
-            found = table.setdefault(key, make())
+        value = table.get(key)
+        if value is None:
+            value = table.setdefault(key, make())
             with self.lock:
                 if self.size >= CAPACITY:
                     self.forget()
                 self.size += 1
-        return found
+        return value
 
     def endings(self) -> list[Ending]:
         """All that are remembered."""
@@ -305,28 +290,27 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     if trace.is_new and before.work > SHORT and not repays_whole(before.work, fresh_in(path)):
         return "it is new, and its operations repeat"
 
-    def known(ref: int) -> Known:
+    def abstract(ref: int) -> Abstract:
         if ref < 0:
-            return trace.inputs[~ref].known
+            return trace.inputs[~ref].abstract
         at = origin_of(path, ref)
-        k = ref - at.first
-        return at.layouts[k], at.avals[k], at.parts[k]
+        return at.outcome.outputs[ref - at.first]
 
     refs = tuple([k for k in key[1:] if type(k) is int])
-    args = list(map(known, refs))
+    args = list(map(abstract, refs))
     outcome = outcome_of(trace.level, op, args, trace.key)
     if outcome is None:
         return "its outputs are not known from abstract evaluation"
     near = [before.size - r if r >= 0 else -1 for r in refs]
-    arrays = [*outcome.avals, *[x.aval for x in trace.inputs[before.taken : taken]]]
-    elements = before.elements + sum([a.size for a in arrays])
+    new = [*outcome.outputs, *trace.inputs[before.taken : taken]]
+    elements = before.elements + sum([x.aval.size for x in new])
     content = zlib.crc32(repr((op.name, *near)).encode())
     at = State(
         op,
         refs,
-        *outcome,
+        outcome,
         first=before.size,
-        size=before.size + len(outcome.avals),
+        size=before.size + len(outcome.outputs),
         taken=taken,
         work=before.work + op.work,
         elements=elements,
@@ -337,13 +321,16 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     return tree.remember(before.next, key, lambda: at)
 
 
-def referenced(values: Sequence[object]) -> tuple[int, ...]:
-    """The places of the values that something refers to, besides this list.
+def referenced(values: Sequence[object], once_more: Sequence[int] = ()) -> tuple[int, ...]:
+    """The places of the values that something refers to, besides this list, and a list of those at the places
+    ``once_more``.
 
     Counts say it, and not weak references: a trace keeps its outputs, since a view that nothing refers to may
-    be saved by a node, which has to see a write to what it is a view of.
+    be saved by a node, which has to see a write to what it is a view of. A version or an owner does not know
+    of a variable of a function, which is the usual reference.
     """
-    return tuple([k for k, count in enumerate(_references(values)) if count > _ALONE])
+    counts = enumerate(_references(values))
+    return tuple([k for k, count in counts if count > _ALONE + once_more.count(k)])
 
 
 def _references(values: Sequence[object]) -> list[int]:

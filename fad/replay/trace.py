@@ -42,6 +42,7 @@ once.
 
 from __future__ import annotations
 
+import functools
 import operator
 import threading
 import types
@@ -55,14 +56,10 @@ from fad.core import jaxapi
 from fad.core.avals import SCALARS
 from fad.core.borrowed import copied, is_borrowed
 from fad.core.jaxapi import checks_numbers, trace_context
-from fad.core.level import MODES, Level, bodies, state
+from fad.core.level import MODES, bodies, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import (
-    Lazy,
-    Tensor,
-    lazy_tensor,
-)
+from fad.core.tensor import Lazy, Tensor, lazy_tensor
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
 from fad.errors.tracebacks import users_call
 from fad.replay.inputs import (
@@ -74,29 +71,10 @@ from fad.replay.inputs import (
     outer_level_defers,
     parts_of,
     settings_number,
-    version_at,
 )
 from fad.replay.policy import Policy, at_once, is_step_due
-from fad.replay.segment import (
-    Cells,
-    Finish,
-    Places,
-    Segment,
-    Stretch,
-    codes_of,
-    fill,
-    way_from,
-)
-from fad.replay.states import (
-    Root,
-    State,
-    key_of,
-    maker_of,
-    next_state,
-    referenced,
-    root_of,
-    tree,
-)
+from fad.replay.segment import Places, Segment, Stretch, codes_of, fill, way_from
+from fad.replay.states import Root, State, key_of, maker_of, next_state, referenced, root_of, tree
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import running
 from fad.tape.recorder import ROOT, RecordingLevel
@@ -151,19 +129,18 @@ class Trace:
         self.edges: dict[tuple[object, int], int] = {}
         self.places: dict[int, int] = {}
 
-    def add(self, given: Input) -> int | None:
+    def add(self, new: Input) -> int | None:
         """The place of an input that is new; None if it cannot be one.
 
         Several Tensors may have one place in the graph, as a Tensor and what a node has saved of it. They are
         one input: its gradient is added up in the order of the operations, whichever of them these take.
         """
-        a, place = given.argument, ~len(self.inputs)
-        if type(a) is Tensor:
-            known = place if given.edge is None else self.edges.setdefault(given.edge, place)
-            if known != place:
-                return known if self.inputs[~known].parts[0] is given.parts[0] else None
-        self.inputs.append(given)
-        self.places[id(a)] = place
+        place = ~len(self.inputs)
+        first = place if new.edge is None else self.edges.setdefault(new.edge, place)
+        if first != place:
+            return first if self.inputs[~first].parts[0] is new.parts[0] else None
+        self.inputs.append(new)
+        self.places[id(new.argument)] = place
         return place
 
     def place(self, a: Any) -> int | None:
@@ -180,8 +157,8 @@ class Trace:
         is_output = type(a) is Tensor and a._lazy is not None and a._level is self.level
         if is_output and a._lazy.trace.owner is not self:
             return None
-        given = look(a, self.level)
-        return None if given is None else self.add(given)
+        new = look(a, self.level)
+        return None if new is None else self.add(new)
 
     # Appending
 
@@ -201,14 +178,14 @@ class Trace:
         try:
             at = next_state(self, op, args)
             if type(at) is State:
-                outs = []
-                for k, aval in enumerate(at.avals):
-                    t = lazy_tensor(self.level, Lazy(aval, self, at.first + k), at.requires[k], k)
-                    outs.append(t)
+                outs, wraps = [], self.level.wraps
+                for k, (layout, aval, _) in enumerate(at.outcome.outputs):
+                    lazy = Lazy(aval, self, at.first + k)
+                    outs.append(lazy_tensor(self.level, lazy, wraps and layout is True, k))
                 if not self.done:
                     self.outputs += outs
                     self.path.append(at)
-                    out = outs[0] if at.single else tuple(outs)
+                    out = outs[0] if at.outcome.single else tuple(outs)
         finally:
             self.busy = False
             if out is None:
@@ -240,12 +217,6 @@ class Trace:
             return False
         return self.recording == _recording(modes) and self.context == trace_context()
 
-    # Before a trace ends
-
-    def inputs_changed(self) -> bool:
-        """Whether another thread has written to an input."""
-        return any([version_at(x.argument) != x.version for x in self.inputs])
-
     # Reading
 
     def get(self, t: Tensor, name: str) -> Any:
@@ -266,7 +237,7 @@ class Trace:
         if not self.level.wraps or self.is_new or self.busy or self.why or not self._goes_on():
             return False  # where nothing is recorded, `materialize` runs the program too
         # else an outer transform would sum gradients in another order
-        arrays = [type(p) is jaxapi.array_type for given in self.inputs for p in given.parts]
+        arrays = [type(p) is jaxapi.array_type for x in self.inputs for p in x.parts]
         return all(arrays) and not jaxapi.is_tracing()
 
     # Running as one program
@@ -283,11 +254,11 @@ class Trace:
                 return True
             self.busy = True
             try:
-                if self.inputs_changed():
+                last, stretch = self.path[-1], Stretch.of(self)
+                if stretch.is_changed():
                     return False
-                last = self.path[-1]
-                if self._replay(Stretch.of(self), referenced(self.outputs), long=True) is None:
-                    self._record()
+                if self._replay(stretch, referenced(self.outputs), long=True) is None:
+                    stretch.record(self.outputs)
                     self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
                 self._empty()
@@ -318,26 +289,16 @@ class Trace:
                     return None
                 source, stretch, ends, wanted = way[:4]
                 key = (ends, wanted, *static, *codes_of(cotangents))
-
-                def after(own: Level, given: Cells, cells: Cells, cts: Cells) -> PyTree:
-                    inside = [given[k] for k in wanted]
-                    below = [x._value for x in inside]
-                    return pull(own, [cells[k] for k in ends], inside, below, *cts)
-
                 if source is not self:
-                    found = source.pass_from(stretch, ends, key, after, cotangents)
-                    source.free(ends, wanted)
-                    tree.hits += 1
-                elif self.inputs_changed():
+                    grads = source.pass_from(stretch, ends, wanted, key, pull, cotangents)
+                elif stretch.is_changed():
                     return None
                 else:
-                    outs.clear()  # `referenced` counts: those of the user alone may be left
-                    kept = referenced(self.outputs)
-                    outs += [self.outputs[k] for k in ends]
+                    kept = referenced(self.outputs, once_more=ends)  # those in `outs`
                     kept = tuple(sorted({*kept, *ends})) if values else kept
-                    freed = (ends if frees else (), wanted)
-                    found = self._replay(stretch, kept, key, after, cotangents, freed)
-                    if found is None:
+                    args = (key, pull, ends, wanted, cotangents, frees)
+                    grads = self._replay(stretch, kept, *args)
+                    if grads is None:
                         return None
                     self._detach()
                     self._succeeded()
@@ -345,40 +306,38 @@ class Trace:
             finally:
                 self.busy = False
             self.close()
-            return way.leaves, way.gradients(found) if frees else found
+            return way.leaves, way.gradients(grads) if frees else grads
 
     def _replay(
         self,
         stretch: Stretch,
         kept: Places,
         key: tuple[Hashable, ...] = (),
-        after: Finish = lambda *_: (),
-        operands: Sequence[Value] = (),
-        freed: tuple[Places, Places] = ((), ()),
+        pull: Pull = lambda *_: [],
+        ends: Places = (),
+        wanted: Places = (),
+        cotangents: Sequence[Value] = (),
+        frees: bool = False,
         long: bool = False,
     ) -> list[MaybeValue] | None:
         """Give the outputs that are ``kept`` their values by one program, one level down.
 
-        Returns what the program returns of ``after``, a backward pass of which ``key`` tells all, and which
-        has ``operands``; None if there is no program. The pass has ``freed`` what leads from these outputs
-        to these inputs. ``long``: it is one of several segments.
+        Returns what ``pull`` gives for a backward pass from outputs ``ends`` to inputs ``wanted``, of which
+        ``key`` tells all, and which may free what it goes through; None if there is no program. ``long``: it
+        is one of several segments.
         """
         path, policy = stretch.path, self.policy
         if not key and not long and len(path) == 1 and not path[0].op.expands:
             return None  # one operation is one program in any case
-        leaves = [x.argument for x in stretch.given() if x.is_leaf and not key]
+        leaves = [x.argument for x in stretch.variable_inputs() if x.is_leaf and not key]
         if self.level.wraps and not all(map(is_untouched, leaves)):  # with a key, that is known
             return None
-
-        def finish(own: Level, given: Cells, cells: Cells, rest: Sequence[Operand]) -> PyTree:
-            found = tuple(after(own, given, cells, rest))
-            return found, tuple([p for k in kept for p in own.flatten(cells[k])[0]])
 
         ending = path[-1].ending((key, long, *kept))
         program = ending.program or policy.program(
             ending,
             path,
-            lambda: stretch.program(finish),
+            lambda: stretch.program(pull, ends, wanted, kept),
             now=outer_level_defers(stretch.inputs),
             new=self.level is not ROOT,
             long=long,
@@ -387,18 +346,18 @@ class Trace:
             self.why = program
             return None
         stretch.parts = parts_of(stretch.inputs)
-        values = [*stretch.parts, *operands]
+        values = [*stretch.parts, *cotangents]
         if not policy.have_ready(program, values):
             self.why = "its program is being compiled"
             return None
         try:
-            found, computed = program(values)
+            results, computed = program(values)
         except Exception as error:  # of any kind: recording raises it again, or succeeds
-            ending.fail(error)
+            self.why = f"its program has failed: {type(error).__name__}: {error}"
             return None
         tree.hits += 1
-        fill(self, stretch, kept, computed, *freed)
-        return list(found)
+        fill(self, stretch, kept, computed, ends if frees else (), wanted)
+        return list(results)
 
     # The end
 
@@ -408,22 +367,17 @@ class Trace:
         If that is being done already, it is done again: a finalizer may change a mode in the middle.
         """
         with self.lock:
-            in_its_modes = self._goes_on() and not jaxapi.is_tracing()
             self._detach()
             if len(self.path) == 1:
                 return
-            stretch = Stretch.of(self)
-
-            def replay() -> list[MaybeValue] | None:
-                return self._replay(stretch, referenced(self.outputs))
-
-            found = None
+            stretch, results = Stretch.of(self), None
             if not (self.level.wraps or self.busy):
-                found = replay() if in_its_modes else stretch.in_its_modes(replay)
-            if found is not None:
+                run = functools.partial(self._replay, stretch, referenced(self.outputs))
+                results = stretch.in_its_modes(run)
+            if results is not None:
                 self._succeeded()
             else:
-                self._record()
+                stretch.record(self.outputs)
                 self._note(f"recorded: {self.why or users_call() + ' reads a value or a node'}")
             if not self.busy:  # else a call of `append` still uses them
                 self._empty()
@@ -454,10 +408,6 @@ class Trace:
         elif self.level.trace is self:
             self.level.trace = None
 
-    def _record(self) -> None:
-        """Record every operation, one by one."""
-        Stretch.of(self).record(self.outputs)
-
     def _succeeded(self) -> None:
         self.policy.failures = 0
         self._note(f"recorded: {self.slow}" if self.slow else "replayed")
@@ -485,19 +435,19 @@ def open_trace(level: Any, inputs: Sequence[Value], function: Callable[..., PyTr
     """Give ``level`` a trace of ``function`` on ``inputs``, if such traces repeat."""
     if any([x.settings is None for x in (level, *state.levels)]):
         return
-    found = [look(x, level) for x in inputs]
-    if None in found:
+    new = [look(x, level) for x in inputs]
+    if None in new:
         return
     codes = _codes(function)
-    around = tuple([key_of(own) for own in state.levels if own is not level])
-    key = (*map(id, codes), around, key_of(level), *[given.code for given in found if given])
+    around = tuple([key_of(outer) for outer in state.levels if outer is not level])
+    key = (*map(id, codes), around, key_of(level), *[x.code for x in new if x])
     name = getattr(function, "__name__", "a function")
-    trace = _begun(level, key, codes, name, len(found))
+    trace = _begun(level, key, codes, name, len(new))
     if trace is not None:
         trace.around = around
         trace.is_new = trace.policy.begun == 1 and not at_once
-        for given in found:
-            trace.add(given)  # type: ignore[arg-type]
+        for x in new:
+            trace.add(x)  # type: ignore[arg-type]
         level.trace = trace
 
 
@@ -536,9 +486,9 @@ def _begun(
 
 def _codes(function: Any) -> list[object]:
     """The code of a function, and of those that it wraps; the class of what is no function."""
-    found: list[object] = []
-    while function is not None and len(found) < 8:
+    codes: list[object] = []
+    while function is not None and len(codes) < 8:
         plain = type(function) is types.FunctionType
-        found.append(function.__code__ if plain else type(function))
+        codes.append(function.__code__ if plain else type(function))
         function = getattr(function, "__wrapped__", None) if plain else None
-    return found
+    return codes

@@ -76,3 +76,14 @@ def test_a_shape_may_be_an_array() -> None:
         assert found.shape == (2, 3)
     with pytest.raises(ArgumentError, match="order='K' asks for the layout"):
         fnp.reshape(x, shape, "K")
+
+
+def test_a_histogram_with_given_edges_is_compiled() -> None:
+    edges = np.linspace(-1.0, 1.0, 5, dtype=np.float32)
+    expected = np.histogram(X, edges)[0]
+    for f in (
+        lambda x, e: fnp.histogram(x, e)[0],
+        lambda x, e: fnp.histogram(x, edges)[0],
+        lambda x, e: fnp.histogram(x, bins=e, density=False)[0],
+    ):
+        assert fad.jit(f)(X, edges).tolist() == expected.tolist()

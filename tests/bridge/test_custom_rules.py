@@ -513,3 +513,18 @@ def test_a_fixed_point_differentiated_implicitly():
     assert_close(jax.grad(jax.grad(ours))(a), jax.grad(jax.grad(theirs))(a))
     assert_close(fad.grad(ours)(a), jnp.float32(0.5 / np.sqrt(2.0)))
     assert_close(fad.jit(fad.vmap(fad.grad(ours)))(V), jax.vmap(jax.grad(theirs))(V))
+
+
+def test_a_fwd_that_closes_over_a_batched_value_is_an_error():
+    def scaled(w, x):
+        f = fad.custom_rules(lambda x: x * x)
+        f.defvjp(lambda x: (x * x * w, x), lambda x, g: (g * 2.0 * x,))
+        return f(x)
+
+    rows = jnp.arange(3.0)
+    for run in (
+        fad.vmap(fad.grad(scaled, argnums=1), in_dims=(0, None)),
+        lambda rows, x: fad.vmap(lambda w: fad.grad(lambda x: scaled(w, x))(x))(rows),
+    ):
+        with pytest.raises(fad.errors.RuleError, match="closes over a value of vmap level"):
+            run(rows, 2.0)

@@ -10,7 +10,7 @@ import fad.nn
 import fad.numpy as fnp
 from fad.functions.function import Function
 
-__all__ = ["FUNCTIONS", "Cube", "Swish", "late"]
+__all__ = ["FUNCTIONS", "Cube", "Swish", "forget_late_rules", "late"]
 
 
 class Wave(Function):
@@ -100,6 +100,13 @@ class ArrayWave(Function):
 
 class LateWave(Wave):
     """Whose rules come and go after it was made."""
+
+
+def forget_late_rules() -> None:
+    """Let the next call of `late` be as the first one: with rules and without, it rounds differently."""
+    wave: Any = LateWave
+    if "vjp" in wave.__dict__:
+        del wave.vjp, wave.vmap
 
 
 def late(x: Any, y: Any) -> Any:

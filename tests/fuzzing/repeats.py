@@ -29,6 +29,7 @@ from fad.tape.grad_mode import no_grad
 from fad.testing.comparison import bare, difference
 from fad.transforms.backward import grad
 from tests.fuzzing.comparison import difference_in_bits
+from tests.fuzzing.functions import forget_late_rules
 from tests.fuzzing.programs import OPS, Program
 from tests.fuzzing.stacks import IN_FAD, IN_JAX, Library, apply_stack, conjugated, leaves_of, weigh
 
@@ -187,6 +188,7 @@ def check_bits(f: Callable[..., Any], *inputs: tuple[Any, ...]) -> None:
 
 def _outcome(f: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, Exception | None]:
     """What a call returns, or raises."""
+    forget_late_rules()
     try:
         return bare(f(*given)), None
     except GradientError as error:
@@ -325,6 +327,7 @@ def _trained_by_jax(program: Program) -> Any:
 
 def _trained(program: Program) -> Any:
     """Losses and parameters after each step; None if no gradient comes to them."""
+    forget_late_rules()
     x, n = program.inputs()
     leaves = [asarray(v).clone().requires_grad_() for v in leaves_of(x)]
     update = UPDATES[program.seed % len(UPDATES)]

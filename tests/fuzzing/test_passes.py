@@ -12,6 +12,7 @@ from fad.replay import segment
 from tests.fuzzing import fuzz
 from tests.fuzzing.passes import WAYS, check_passes
 from tests.fuzzing.programs import Program
+from tests.fuzzing.repeats import check_training
 from tests.fuzzing.strategies import whole_programs
 
 PROGRAM = Program(
@@ -28,6 +29,13 @@ def test_each_way_through_a_graph(way: str, x64: bool) -> None:
     assert check_passes(PROGRAM, x64, [way])
 
 
+def test_a_function_whose_rules_come_and_go() -> None:
+    """With rules it rounds otherwise than without: each run of a program begins alike."""
+    steps = (("hypot", (0, 0), 0), ("late_rules", (0, 1), 0))
+    program = Program((((2, 2), "float64"),), (), steps, (2, 2, 2), 418)
+    assert check_passes(program, True, ["kept"]) and check_training(program, True, exact=True)
+
+
 def test_ways_through_random_graphs(full: bool) -> None:
     names = itertools.cycle(WAYS)
 
@@ -42,12 +50,11 @@ def test_ways_through_random_graphs(full: bool) -> None:
 def test_a_pass_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     made = segment.Stretch.program
 
-    def wrong(self, finish):
+    def wrong(self, pull, *places):
         def larger(*values):
-            grads, parts = finish(*values)
-            return tuple([None if g is None else 1.1 * g for g in grads]), parts
+            return [None if g is None else 1.1 * g for g in pull(*values)]
 
-        return made(self, larger)
+        return made(self, larger, *places)
 
     monkeypatch.setattr(segment.Stretch, "program", wrong)
     with pytest.raises(AssertionError, match="second_loss, .*, call .*expected"):

@@ -60,12 +60,11 @@ def test_what_goes_wrong_only_later_is_found(mode: str, monkeypatch: pytest.Monk
     """What runs as one operation is wrong, a call alone is right; and a failure is code that fails."""
     made = segment.Stretch.program
 
-    def wrong(self, finish):
+    def wrong(self, pull, *places):
         def larger(*values):
-            grads, parts = finish(*values)
-            return tuple([None if g is None else 1.1 * g for g in grads]), parts
+            return [None if g is None else 1.1 * g for g in pull(*values)]
 
-        return made(self, larger)
+        return made(self, larger, *places)
 
     monkeypatch.setattr(segment.Stretch, "program", wrong)
     fad.autograd.compiled.clear_cache()

@@ -26,7 +26,6 @@ import fad.numpy as fnp
 from fad.core.level import flush
 from fad.core.primitive import Primitive
 from fad.replay import states
-from fad.replay.program import worker
 
 TIMES = 6  # calls after which a program has repeated often enough to be compiled
 MODES = ("background", "at once")
@@ -138,7 +137,7 @@ def off() -> AbstractContextManager[Any]:
 def clear() -> None:
     """Give back all that can be given back."""
     fad.autograd.compiled.clear_cache()
-    worker.wait()  # for the program that it is at
+    compiled_all()  # for the program that it is at
     jax.clear_caches()
     gc.collect()
 

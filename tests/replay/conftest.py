@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from replays import compiled_all
 
 import fad
 from fad.core.level import flush
@@ -17,10 +18,10 @@ from fad.replay.program import Program, worker
 def cleared_caches() -> Iterator[None]:
     """Nothing is replayed that was compiled before, and the compile thread has nothing to do after."""
     fad.autograd.compiled.clear_cache()
-    worker.wait()  # for the program that it is at
+    compiled_all()  # for the program that it is at
     yield
     fad.autograd.compiled.clear_cache()
-    worker.wait()
+    compiled_all()
 
 
 @pytest.fixture

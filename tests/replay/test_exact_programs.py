@@ -18,9 +18,9 @@ import pytest
 import fad.numpy as fnp
 from fad.core import trees
 from fad.core.jaxapi import Literal
+from fad.core.level import modes
 from fad.core.primitive import barrier
 from fad.methods.functions import asarray
-from fad.replay import exact_programs
 from fad.replay.exact_programs import _with_copies, jit_exact
 from fad.replay.program import Program
 
@@ -35,9 +35,9 @@ def copies(f: Callable[..., Any], *args: Any) -> int:
         return trees.map_leaves(lambda t: t.value, out)
 
     program = Program("f", run, 1)
-    closed = jax.make_jaxpr(program._exact)(*args)
-    eqns = _with_copies(closed) or []
-    return sum([sum(eqn.params.get("copied", ())) for eqn in eqns])
+    with modes(exact=True):
+        closed = jax.make_jaxpr(program.flat)(*args)
+    return sum([sum(eqn.params.get("copied", ())) for eqn in _with_copies(closed)])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,8 @@ def test_a_result_twice_is_no_operand_twice() -> None:
 def test_numbers_are_operands_behind_barriers() -> None:
     """Also those that no operation has had before: XLA would rewrite an operation by their values."""
     program = Program("f", lambda x: fnp.divide(x, 3.140625), 1)
-    barrier, *others = jax.make_jaxpr(program._exact)(X).eqns
+    with modes(exact=True):
+        barrier, *others = jax.make_jaxpr(program.flat)(X).eqns
     assert len(barrier.invars) == 2
     assert not any([isinstance(v, Literal) for eqn in others for v in eqn.invars])
 
@@ -93,25 +94,6 @@ def test_bits_are_those_of_single_operations():
     (found,) = jit_exact(run, [jax.typeof(x), jax.typeof(y)])(x, y)
     product = operations[0](x, y)
     np.testing.assert_array_equal(found, operations[2](operations[1](product, y))[0])
-
-
-def test_a_version_of_xla_that_does_not_know_the_options(monkeypatch):
-    real = jax.jit
-
-    def refuses(f, **options):
-        if options.get("compiler_options"):
-            raise RuntimeError("No such compile option")
-        return real(f, **options)
-
-    exact_programs._options_of_small_programs.cache_clear()
-    monkeypatch.setattr(jax, "jit", refuses)
-    assert float(exact_programs.jit_of_small(lambda x: x + 1.0)(1.0)) == 2.0
-    monkeypatch.undo()
-    exact_programs._options_of_small_programs.cache_clear()
-    assert set(exact_programs._options_of_small_programs()) <= {
-        "xla_cpu_scheduler_type",
-        "xla_disable_hlo_passes",
-    }
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ def test_a_setting_of_a_block_and_then_for_good() -> None:
 
 
 def test_tables_of_avals_that_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "_KNOWN", 3)
+    for table in (inputs._placed, inputs._ids, inputs._ids_by_object):
+        monkeypatch.setattr(table, "capacity", 3)
     f = fad.grad(lambda x: fnp.sum(fnp.sin(x) * x))
     law(lambda: [f(jnp.ones(n)) for n in range(1, 6)], calls=4)
     for n in (3, inputs.LARGE + 1):

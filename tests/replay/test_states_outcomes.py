@@ -27,7 +27,7 @@ def nothing_known() -> Iterator[None]:
 def of(op: Any, x: Any = X) -> Any:
     with GradLevel() as level:
         given = look(level.variable(x), level)
-        return outcome_of(level, op, [given.known], key_of(level))
+        return outcome_of(level, op, [given.abstract], key_of(level))
 
 
 NONE: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replays import TRANSFORMS, assert_bits, chain, info, last_trace, off
+from replays import TRANSFORMS, assert_bits, chain, compiled_all, info, last_trace, off
 
 import fad
 import fad.numpy as fnp
@@ -198,7 +198,7 @@ def test_a_compilation_that_fails(
             fad.grad(net)(X)
         assert state.levels == ()
     found = [fad.grad(net)(X) for _ in range(3)]
-    worker.wait()
+    compiled_all()
     assert tries and info("refused") == (error is RuntimeError)
     assert_as_off(found, lambda: fad.grad(net)(X))
 
