@@ -299,9 +299,11 @@ class Rule:
         return self.w if rule == self.rule else 2.0
 
 
-@pytest.mark.parametrize("tracking", TRACKING)
-@pytest.mark.parametrize(
-    ("make", "rule"), [(m, r) for m, rules in KINDS for r in rules], ids=lambda x: str(x)[:25]
+@pytest.mark.sweep(
+    "make, rule, tracking",
+    [(m, r, t) for m, rules in KINDS for r in rules for t in TRACKING],
+    sample=60,
+    ids=lambda x: str(x)[:25],
 )
 def test_each_rule_gives_the_right_number_or_says_what_to_pass(make, rule, tracking):
     transform, w = TRACKING[tracking]

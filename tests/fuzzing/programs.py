@@ -235,7 +235,7 @@ def check_program(program: Program, names: Sequence[str] = (), mode: str = "eage
         return False
     with jax.enable_x64(True):
         run = functools.partial(program.run, IN_JAX)
-        expected = apply_stack(IN_JAX, run, names)(*program.inputs())
+        expected = jax.jit(apply_stack(IN_JAX, run, names))(*program.inputs())
         largest = max([float(jnp.max(jnp.abs(v), initial=0.0)) for v in leaves_of(expected)])
         if not largest < 1e8:  # or not a number
             return False

@@ -230,7 +230,8 @@ def check_again(
 
 def _check_again(program: Program, names: Sequence[str], exact: bool) -> bool:
     expected = _expected(
-        program, lambda p: apply_stack(IN_JAX, functools.partial(p.run, IN_JAX), names)(*p.inputs())
+        program,
+        lambda p: jax.jit(apply_stack(IN_JAX, functools.partial(p.run, IN_JAX), names))(*p.inputs()),
     )
     if expected is None:
         return False
@@ -316,7 +317,8 @@ def _trained_by_jax(program: Program) -> Any:
     x, n = program.inputs()
     leaves = leaves_of(x)
     found = []
-    step = jax.value_and_grad(lambda leaves: jnp.asarray(_loss(program, IN_JAX, leaves, n)))
+    loss = lambda leaves: jnp.asarray(_loss(program, IN_JAX, leaves, n))
+    step = jax.jit(jax.value_and_grad(loss))
     for _ in range(STEPS):
         value, grads = step(leaves)
         grads = conjugated(grads)

@@ -109,8 +109,10 @@ def test_a_number_that_changes_becomes_an_operand(name: str) -> None:
     staged._primitives.clear()
     counts = []
     for k in NUMBERS:
-        assert_close(run(IN_FAD, k), run(IN_JAX, k), rtol=1e-5)
+        found = run(IN_FAD, k)
         counts.append(programs())
+        if k in (NUMBERS[0], NUMBERS[-1]):  # JAX compiles for each number
+            assert_close(found, run(IN_JAX, k), rtol=1e-5)
     assert counts[4:] == counts[3:-1], counts  # inner bodies follow one trace later
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -183,8 +184,7 @@ def _in_a_hook(x: Any, w: fad.Tensor) -> None:
     (t * t).sum().backward()
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
-@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.sweep("transform, name", [*itertools.product(TRANSFORMS, OUTSIDE)], sample=60)
 def test_a_leaf_from_outside_of_a_transform_is_refused(transform: str, name: str) -> None:
     w = leaf([3.0, 4.0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -62,9 +63,7 @@ WRITING: dict[str, Callable[[Any], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITING)
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.sweep("view, write, name", [*itertools.product(VIEWS, WRITES, WRITING)], sample=60)
 def test_a_transform_changes_its_argument_as_the_function_does(
     view: str, write: str, name: str
 ) -> None:
