@@ -187,6 +187,38 @@ def test_random_keys_as_arguments_take_the_fast_path(monkeypatch):
     assert_close(total, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_random_keys_that_a_tensor_holds_take_the_fast_path(impl, monkeypatch):
+    def make(compile):
+        key, total = fad.tensor(fad.random.key(0, impl=impl)), fad.zeros(3)
+
+        @compile
+        def step(scale):
+            following, used = fad.random.split(key)
+            key.copy_(following)
+            total.add_(scale * fad.random.normal(used, (3,)))
+            return used
+
+        return step, key, total
+
+    def data(key):
+        return fad.random.key_data(key).tolist()
+
+    (eager, *expected), (step, key, total) = make(lambda f: f), make(fad.jit)
+    for call in range(8):
+        if call == 3:
+            monkeypatch.setattr(step, "_run", None)  # any other way
+        held, before = key.array, data(key)
+        assert data(step(fad.tensor(2.0))) == data(eager(fad.tensor(2.0)))
+        assert data(held) == before and data(key) == data(expected[0])
+        assert_close(total, expected[1])
+    assert key.version == 8
+    monkeypatch.undo()
+    key.copy_(fad.random.key(1, impl=impl))
+    expected[0].copy_(fad.random.key(1, impl=impl))
+    assert data(step(fad.tensor(2.0))) == data(eager(fad.tensor(2.0)))
+
+
 def test_threads_step_one_after_the_other_and_see_no_trace():
     w, count = fad.tensor(np.zeros(64)), fad.tensor(0.0)
     started, errors, seen = threading.Barrier(5), [], []
