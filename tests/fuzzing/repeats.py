@@ -231,7 +231,9 @@ def check_again(
 def _check_again(program: Program, names: Sequence[str], exact: bool) -> bool:
     expected = _expected(
         program,
-        lambda p: jax.jit(apply_stack(IN_JAX, functools.partial(p.run, IN_JAX), names))(*p.inputs()),
+        lambda p: jax.jit(apply_stack(IN_JAX, functools.partial(p.run, IN_JAX), names))(
+            *p.inputs()
+        ),
     )
     if expected is None:
         return False
