@@ -23,9 +23,9 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types faces caches threads dtypes observation private_names jaxapi avals jaxprs barriers
-        borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
-        replay_protocol""",
+    "core": """types faces caches threads dtypes observation private_names jaxapi linear_calls avals
+        jaxprs barriers borrowed equal_programs dataflow residuals tensor trees level primitive repeats
+        rolling replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder accumulate hooks builtin_nodes engine jvp
         vmap staged""",
     "views": """pytree chains aliases duals make_view masked_parts scatter_mul indexing write_ops inplace
@@ -43,7 +43,7 @@ ROOMS = {
     "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions * install",
     "bridge": "protocols jax_functions custom_rules",
-    "extend": "types observing interpretation attached declared linear_calls staging operations",
+    "extend": "types observing interpretation attached declared staging operations",
     "autograd": "*",
     "func": "*",
     "replay": "background exact_programs policy inputs program states segment trace",
