@@ -25,7 +25,7 @@ Multiply = Callable[..., Array]
 
 
 @dataclass(frozen=True)
-class _Product:
+class _Factors:
     """``multiply(x, v, *index)``, which is linear in ``x``, and its own transpose."""
 
     multiply: Multiply
@@ -34,13 +34,13 @@ class _Product:
         return [_multiplied(self.multiply, *x, *rest)]
 
     @property
-    def transposed(self) -> _Product:
+    def transposed(self) -> _Factors:
         return self
 
 
 def _product(multiply: Multiply, x: Array, v: Array, places: Array, *index: Array) -> Array:
     """``multiply(x, v, *index)``; ``places`` has where in flat ``x`` each element of ``v`` goes."""
-    (out,) = linear_call(_Product(multiply), [v, places, *index], [x])
+    (out,) = linear_call(_Factors(multiply), [v, places, *index], [x])
     return out
 
 
