@@ -206,8 +206,8 @@ def eager(library: Library, net: Net) -> Callable[[], Any]:
     return step
 
 
-def compiled(library: Library, net: Net) -> Callable[[], Any]:
-    """A function from parameters to the loss and new ones, compiled."""
+def functional(library: Library, net: Net) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """A compiled function from parameters and data to the loss and new parameters; parameters and data."""
     parameters, data = (tuple(library.asarray(x) for x in xs) for xs in (net.parameters, net.data))
     count = tuple(range(len(parameters)))
     # `fad.grad` and `jax.grad` have twins that give the value too, with one signature.
@@ -219,6 +219,13 @@ def compiled(library: Library, net: Net) -> Callable[[], Any]:
             *parameters
         )
         return loss, tuple(w - RATE * g for w, g in zip(parameters, gradients))
+
+    return step, parameters, data
+
+
+def compiled(library: Library, net: Net) -> Callable[[], Any]:
+    """A call of it, which goes on from the parameters that it has."""
+    step, parameters, data = functional(library, net)
 
     def call() -> Any:
         nonlocal parameters

@@ -226,6 +226,37 @@ def _sine_coefficient(k: int) -> float:
 ratio_of_log = quotient(_log, lambda k: (-1.0) ** k / (k + 1), lambda n: 0.35, center=1.0)
 ratio_of_sine = quotient(_sine, _sine_coefficient, lambda n: max(1.0, n / math.e))
 
+
+def _sinc(sinc: Function) -> Function:
+    """The first two slopes of real numbers are of the distance to the next integer, by series of few terms.
+
+    ``x sinc(x)`` is ``sin(pi x) / pi``: its first derivative is a cosine, and its second one ``-pi**2`` times
+    it. Slopes of higher order are those of a quotient.
+    """
+    near = [series(lambda k: np.pi**k * _sine_coefficient(k), 0.5, n) for n in range(3)]
+    by_quotient = computed_as(sinc, lambda x: ratio_of_sine(np.pi * x))
+
+    def nearest(x: Array) -> Array:
+        return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+    def rise(x: Array) -> Array:
+        n = nearest(x)
+        first = near[1](x - n)
+        cosine = near[0](x - n) + (x - n) * first
+        cosine = jnp.where(n == 2 * nearest(n / 2), cosine, -cosine)
+        return jnp.where(n == 0, first, (cosine - sinc(x)) / jnp.where(n == 0, 1, x))
+
+    def turn(x: Array) -> Array:
+        n = nearest(x)
+        far = -(np.pi**2) * sinc(x) - 2 * rise(x) / jnp.where(n == 0, 1, x)
+        return jnp.where(n == 0, near[2](x - n), far)
+
+    second = with_slopes(turn, lambda _, x: np.pi**3 * ratio_of_sine(np.pi * x, 3))
+    first = with_slopes(rise, lambda _, x: second(x))
+    smooth = with_slopes(sinc, lambda _, x: first(x))
+    return lambda x, /: smooth(x) if is_real(x) else by_quotient(x)
+
+
 # Modified Bessel functions
 
 
@@ -308,9 +339,9 @@ def _power(power: Function, n: int) -> Function:
     def value(x: Array, y: Array) -> Array:
         if n == 0:
             return power(x, y)
-        raised = power(x, y - n)
-        factor = jnp.asarray(math.prod(factors(y)), raised.dtype)
-        return jnp.where(factor == 0, 0, factor * raised)
+        factor = math.prod(factors(y))
+        raised = power(x, jnp.where(factor == 0, 0, y - n))
+        return factor.astype(raised.dtype) * raised
 
     def by_exponent(out: Array, x: Array, y: Array) -> Array:
         """``x**y log(x)`` is zero at 0 for all ``y >= 0``, where ``0**y`` is taken as constant."""
@@ -629,7 +660,7 @@ IN_NUMPY: dict[str, Function] = {
     "logaddexp": _logaddexp,
     "logaddexp2": lambda f: _logaddexp(f, math.log(2)),
     "sign": _sign,
-    "sinc": lambda f: computed_as(f, lambda x: ratio_of_sine(np.pi * x)),
+    "sinc": _sinc,
 }
 IN_LAX: dict[str, Function] = {
     **_INVERSE,

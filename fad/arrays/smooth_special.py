@@ -234,13 +234,23 @@ AROUND_GAMMA: dict[str, Function] = {
 # See NOTE [smooth] in `fad.arrays.smooth_functions`, and `fad.arrays.smooth_functions`.
 
 
+def _nonzero(x: Array) -> Array:
+    return jnp.where(x == 0, 1, x)
+
+
+_cosine_over: Function = with_slopes(
+    lambda x: jnp.where(x == 0, 0, jnp.cos(x) / _nonzero(x)),
+    lambda out, x: jnp.where(x == 0, 0, -ratio_of_sine(x) - out / _nonzero(x)),
+)
+"""``cos(x) / x``, and 0 at 0."""
+
+
 def _sici(sici: Function) -> Function:
     """The slope of the second result is 0 at 0: a cotangent of 0 times infinity would hide the first one."""
 
     def rule(_: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
         (x,), (t,) = primals, tangents
-        safe = jnp.where(x == 0, 1, x)
-        return t * ratio_of_sine(x), t * jnp.where(x == 0, 0, jnp.cos(safe) / safe)
+        return t * ratio_of_sine(x), t * _cosine_over(x)
 
     return with_rule(sici, rule)
 
@@ -319,7 +329,9 @@ def _excess(log: Array, x: Array) -> Array:
 
 _over_ndtr: Function = with_slopes(
     _density,
-    no_slope("it is the logarithm of ndtr(x)"),
+    lambda out, log, x: jnp.zeros_like(
+        out
+    ),  # `log` is a function of `x`, which has the whole slope
     lambda out, log, x: -out * _excess(log, x),
 )
 """The quotient of the density and ``exp(log)``."""

@@ -31,6 +31,7 @@ from fad.core.level import outlived as outlived
 from fad.core.level import restores_modes as restores_modes
 from fad.core.level import uncompiled as uncompiled
 from fad.core.level import with_default_state as with_default_state
+from fad.core.linear_calls import linear_call as linear_call
 from fad.core.primitive import Primitive as Primitive
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import bottom as bottom
@@ -47,7 +48,6 @@ from fad.extend.declared import declared_sparsity as declared_sparsity
 from fad.extend.interpretation import depends_on_point as depends_on_point
 from fad.extend.interpretation import derivative_of as derivative_of
 from fad.extend.interpretation import interpret as interpret
-from fad.extend.linear_calls import linear_call as linear_call
 from fad.extend.observing import is_deferred as is_deferred
 from fad.extend.observing import node_info as node_info
 from fad.extend.observing import observe as observe

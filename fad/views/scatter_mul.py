@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any
 
@@ -17,30 +18,49 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from fad.core.linear_calls import linear_call
 from fad.core.types import Operand, PyTree
 
 Multiply = Callable[..., Array]
 
 
+@dataclass(frozen=True)
+class _Factors:
+    """``multiply(x, v, *index)``, which is linear in ``x``, and its own transpose."""
+
+    multiply: Multiply
+
+    def __call__(self, rest: Sequence[Array], x: Sequence[Array]) -> list[Array]:
+        return [_multiplied(self.multiply, *x, *rest)]
+
+    @property
+    def transposed(self) -> _Factors:
+        return self
+
+
+def _product(multiply: Multiply, x: Array, v: Array, places: Array, *index: Array) -> Array:
+    """``multiply(x, v, *index)``; ``places`` has where in flat ``x`` each element of ``v`` goes."""
+    (out,) = linear_call(_Factors(multiply), [v, places, *index], [x])
+    return out
+
+
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _multiplied(multiply: Multiply, x: Array, v: Array, places: Array, *index: Array) -> Array:
-    """``multiply(x, v, *index)``; ``places`` has where in flat ``x`` each element of ``v`` goes."""
+    """`_product`, differentiated in ``v`` alone."""
     return multiply(x, v, *index)
 
 
-@_multiplied.defjvp
+@partial(_multiplied.defjvp, symbolic_zeros=True)
 def _multiplied_jvp(
     multiply: Multiply, primals: Sequence[Array], tangents: Sequence[Array]
 ) -> tuple[Array, Array]:
     x, v, places, *index = primals
-    x_t, v_t = tangents[:2]
     at = places.reshape(-1)
     cast = v.astype(x.dtype).reshape(-1)
     before = x.reshape(-1).at[at].get(mode="fill", fill_value=0)
-    part = v_t.astype(x.dtype).reshape(-1) * before * _of_others(at, cast)
+    part = tangents[1].astype(x.dtype).reshape(-1) * before * _of_others(at, cast)
     from_v = jnp.zeros(x.size, x.dtype).at[at].add(part, mode="drop").reshape(x.shape)
-    from_x = x_t * _multiplied(multiply, jnp.ones_like(x), v, places, *index)
-    return _multiplied(multiply, x, v, places, *index), from_x + from_v
+    return _product(multiply, x, v, places, *index), from_v
 
 
 def _of_others(at: Array, v: Array) -> Array:
@@ -122,7 +142,7 @@ def multiply_at(x: Array, index: PyTree, v: Array, **options: Any) -> Array:
     mode = "fill" if mode in (None, "drop") else mode
     places = _places(x.shape).at[index].get(mode=mode, fill_value=x.size, **reading)
     v = jnp.broadcast_to(v, places.shape)
-    return _multiplied(multiply, x, v, places, *[index[k] for k in arrays])
+    return _product(multiply, x, v, places, *[index[k] for k in arrays])
 
 
 def combine_at(method: str, x: Array, index: PyTree, v: Array, **options: Any) -> Array:
@@ -176,4 +196,4 @@ def scatter_mul(
     if unique_indices or not jnp.issubdtype(x.dtype, jnp.inexact):
         return multiply(x, v, scatter_indices)
     places = scattered_to(x.shape, v.shape, scatter_indices, numbers, mode, x.size)
-    return _multiplied(multiply, x, v, places, scatter_indices)
+    return _product(multiply, x, v, places, scatter_indices)

@@ -126,6 +126,16 @@ def test_replayed_steps_of_real_sizes_give_the_same_bits(net: real_sizes.Net) ->
         np.testing.assert_array_equal(x, y)
 
 
+def test_a_compiled_step_of_the_cnn_is_the_work_of_that_of_jax() -> None:
+    (net,) = [net for net in real_sizes.NETS if net.name.startswith("CNN")]
+    found = []
+    for name in ("fad", "jax"):
+        step, parameters, data = real_sizes.functional(LIBRARIES[name], net)
+        found.append(step.lower(parameters, *data).compile().cost_analysis())
+    for what in ("flops", "bytes accessed"):
+        assert found[0][what] <= 1.03 * found[1][what]
+
+
 def test_names_are_unique() -> None:
     names = [scenario.name for scenario in suite.ALL]
     assert len(names) == len(set(names))

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types faces caches threads dtypes observation jaxapi avals jaxprs
+    "core": """types faces caches threads dtypes observation jaxapi linear_calls avals jaxprs
         borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
@@ -42,7 +42,7 @@ ROOMS = {
     "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
-    "extend": "types observing interpretation attached declared linear_calls staging operations",
+    "extend": "types observing interpretation attached declared staging operations",
     "autograd": "*",
     "func": "*",
     "replay": "background exact_programs policy inputs program states segment trace",

@@ -17,6 +17,7 @@ from operation_arguments import arguments, found_in, on_arrays
 
 import fad
 import fad.numpy as fnp
+import fad.scipy.special as special
 from fad.errors import ArgumentError, StructureError
 from tests.laws.test_laws import EXCUSES, NAMES
 
@@ -198,6 +199,19 @@ def test_sinc_of_order_thirty(x: float) -> None:
         found = fad.derivatives(fnp.sinc, x, 30)
     scaled = [float(v) / np.pi**k for k, v in enumerate(found)]
     np.testing.assert_allclose(scaled, exact, atol=1e-10)
+
+
+def test_the_logarithm_of_a_normal_distribution() -> None:
+    """Its slope is computed of its value."""
+    slope = fad.grad(special.log_ndtr)
+    found = fad.derivatives(special.log_ndtr, 0.7, 3)
+    expected = [
+        special.log_ndtr(0.7),
+        slope(0.7),
+        fad.grad(slope)(0.7),
+        fad.grad(fad.grad(slope))(0.7),
+    ]
+    np.testing.assert_allclose(np.float32(found), np.float32(expected), rtol=1e-5)
 
 
 def test_high_orders_under_transforms() -> None:

@@ -69,6 +69,8 @@ def test_second_derivatives_and_batches() -> None:
     ours = fad.hessian(lambda v: (program(fad.tensor(X), v) ** 2).sum())(args[1])
     theirs = jax.jit(jax.hessian(lambda v: (by_jax(args[0], v) ** 2).sum()))(args[1])
     assert_close(ours, theirs, rtol=1e-4)
+    mixed = lambda f, lib: lib.jacrev(lib.grad(lambda x, v: (f(x, v) ** 2).sum(), 0), 1)(*args)
+    assert_close(mixed(program, fad), jax.jit(lambda: mixed(by_jax, jax))(), rtol=1e-4)
     rows = jnp.array([[0, 0, 2, 0], [1, 1, 1, 2]])
     slopes = fad.grad(lambda rows, v: fad.tensor(X).at[rows].multiply(v).sum(), 1)
     found = fad.vmap(slopes, (0, None))(rows, args[1])

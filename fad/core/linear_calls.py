@@ -33,7 +33,7 @@ from fad.core.jaxapi import (
     new_primitive,
     varying_alike,
 )
-from fad.extend.types import Array, PyTree, Value
+from fad.core.types import Array, PyTree, Value
 
 Leaves = Sequence[Array]
 
