@@ -56,9 +56,6 @@ class Program(Operation):
     expands = True
     deferrable = True
 
-    def __repr__(self) -> str:
-        return f"Program({self.name})"
-
     @with_default_state("exact")
     def flat(self, *values: Operand) -> Outputs:
         """The leaves of the result, from operations that are run one by one, or traced; in the mode ``exact``
