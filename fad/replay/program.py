@@ -97,7 +97,8 @@ class Program(Operation):
             self.call = call
         finally:
             running.watched, running.unwatched = before
-            running.passed -= count_nodes() - nodes
+            traced = count_nodes() - nodes  # which changes `passed` too
+            running.passed -= traced
 
 
 observable(Program, "execute", "program")
