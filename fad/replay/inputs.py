@@ -104,7 +104,7 @@ def is_small(array: object) -> bool:
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace
 
 
-class AbstractInput(NamedTuple):
+class AbstractValue(NamedTuple):
     """What an operation on a value depends on: its layout, its aval as its level shows it, and those of its
     parts. A layout is the static rest of `Level.flatten`, or `FOREIGN`.
     """
@@ -130,10 +130,10 @@ class Input(NamedTuple):
     edge: tuple[Any, int] | None = None
 
     @property
-    def abstract(self) -> AbstractInput:
+    def abstract(self) -> AbstractValue:
         """What an operation on it depends on."""
         parts = (self.aval,) if self.layout is FOREIGN else tuple(map(aval_of, self.parts))
-        return AbstractInput(self.layout, self.aval, parts)
+        return AbstractValue(self.layout, self.aval, parts)
 
     @property
     def is_leaf(self) -> bool:

@@ -56,9 +56,6 @@ class Program(Operation):
     expands = True
     deferrable = True
 
-    def __repr__(self) -> str:
-        return f"Program({self.name})"
-
     @with_default_state("exact")
     def flat(self, *values: Operand) -> Outputs:
         """The leaves of the result, from operations that are run one by one, or traced; in the mode ``exact``
@@ -100,7 +97,8 @@ class Program(Operation):
             self.call = call
         finally:
             running.watched, running.unwatched = before
-            running.passed -= count_nodes() - nodes
+            traced = count_nodes() - nodes  # which changes `passed` too
+            running.passed -= traced
 
 
 observable(Program, "execute", "program")

@@ -25,7 +25,7 @@ from fad.core.observation import observable
 from fad.core.tensor import Tensor
 from fad.core.threads import without_collector
 from fad.core.types import Operand, Operation, Outputs, Value
-from fad.replay.inputs import FOREIGN, LARGE, AbstractInput
+from fad.replay.inputs import FOREIGN, LARGE, AbstractValue
 from fad.replay.policy import SHORT, Ending, Policy, Use, ends_segment, fresh_in, repays_whole
 from fad.tape.graph import count_nodes, running
 from fad.tape.recorder import ROOT, GradLevel, RecordingLevel
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     returns no tuple.
     """
 
-    outputs: tuple[AbstractInput, ...]
+    outputs: tuple[AbstractValue, ...]
     routed: tuple[bool, ...]
     single: bool
 
@@ -66,13 +66,13 @@ def key_of(level: Level) -> Hashable:
     return of, level.kind, *(level.settings or ())
 
 
-def use_of(op: Operation, args: Sequence[AbstractInput], key: Hashable) -> Use:
+def use_of(op: Operation, args: Sequence[AbstractValue], key: Hashable) -> Use:
     """How ``op`` has been used with these arguments, where ``key`` has the levels around as well."""
     return _outcomes.setdefault(op, Table(_MOST)).put(("uses", key, *args), Use())
 
 
 def outcome_of(
-    level: RecordingLevel, op: Operation, args: Sequence[AbstractInput], key: Hashable
+    level: RecordingLevel, op: Operation, args: Sequence[AbstractValue], key: Hashable
 ) -> Outcome | None:
     """The outputs of ``op`` at a level like this one; None if they cannot be known.
 
@@ -94,7 +94,7 @@ def outcome_of(
             outs = out if type(out) is tuple else (out,)
             flat = [inner.flatten(o) for o in outs]
             outputs = [
-                AbstractInput(layout, inner.aval(o), tuple(map(aval_of, values)))
+                AbstractValue(layout, inner.aval(o), tuple(map(aval_of, values)))
                 for o, (values, layout) in zip(outs, flat, strict=True)
             ]
             routed = _routed(op, outs, len(args))
@@ -290,7 +290,7 @@ def _new_state(trace: Any, key: tuple[Any, ...], taken: int) -> State | str:
     if trace.is_new and before.work > SHORT and not repays_whole(before.work, fresh_in(path)):
         return "it is new, and its operations repeat"
 
-    def abstract(ref: int) -> AbstractInput:
+    def abstract(ref: int) -> AbstractValue:
         if ref < 0:
             return trace.inputs[~ref].abstract
         at = origin_of(path, ref)
