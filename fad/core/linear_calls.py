@@ -7,7 +7,7 @@ NOTE [a product and its transpose]
             return [jax.pure_callback(lambda p, v: p * v, vector[0], point[0], vector[0])]
         transposed = property(lambda self: self)
 
-    matvec = lambda v: extend.linear_call(Product(), [jnp.float32(2.0)], [v])[0]
+    matvec = lambda v: fad.extend.linear_call(Product(), [jnp.float32(2.0)], [v])[0]
     solve = lambda matvec, b: b / 2.0
     assert jax.grad(lambda b: jax.lax.custom_linear_solve(matvec, b, solve, solve))(1.0) == 0.5
 
