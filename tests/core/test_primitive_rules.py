@@ -11,7 +11,7 @@ from helpers import assert_close
 
 import fad
 from fad.core.level import bind
-from fad.core.primitive import Primitive, Rules
+from fad.core.primitive import Primitive
 
 X = jnp.array([0.3, -0.8, 1.2])
 G = jnp.array([1.0, 2.0, -1.0])
@@ -19,19 +19,20 @@ G = jnp.array([1.0, 2.0, -1.0])
 FORWARD, REVERSE, BATCH = 2.0, 3.0, 5.0
 
 
-def sin_jvp(primals: Any, tangents: Any) -> Any:
-    return jnp.sin(primals[0]), FORWARD * jnp.cos(primals[0]) * tangents[0]
+def custom_jvp() -> Any:
+    f = jax.custom_jvp(jnp.sin)
+    f.defjvp(lambda x, t: (jnp.sin(*x), FORWARD * jnp.cos(*x) * t[0]))
+    return f
 
 
-SIN_VJP = (lambda x: (jnp.sin(x), x), lambda x, g: (REVERSE * jnp.cos(x) * g,))
-
-
-def sin_batch(size: int, dims: Any, x: Any) -> Any:
-    return BATCH * jnp.sin(x), dims[0]
+def custom_vjp() -> Any:
+    f = jax.custom_vjp(jnp.sin)
+    f.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (REVERSE * jnp.cos(x) * g,))
+    return f
 
 
 def sine(**rules: Any) -> Any:
-    primitive = Primitive("sine", jnp.sin, rules=Rules({}, **rules))
+    primitive = Primitive("sine", jnp.sin, **rules)
     return lambda x: bind(primitive, (x,))
 
 
@@ -47,9 +48,9 @@ def slopes(f: Any) -> tuple[Any, Any]:
     "rules, forward, reverse",
     [
         ({}, 1.0, 1.0),
-        ({"jvp": sin_jvp}, FORWARD, FORWARD),  # the vjp is its transpose
-        ({"vjp": SIN_VJP}, 1.0, REVERSE),
-        ({"jvp": sin_jvp, "vjp": SIN_VJP}, FORWARD, REVERSE),
+        ({"custom_jvp": custom_jvp()}, FORWARD, FORWARD),  # the vjp is its transpose
+        ({"custom_vjp": custom_vjp()}, 1.0, REVERSE),
+        ({"custom_jvp": custom_jvp(), "custom_vjp": custom_vjp()}, FORWARD, REVERSE),
     ],
     ids=["none", "jvp", "vjp", "both"],
 )
@@ -65,29 +66,26 @@ def test_derivatives_use_the_rules_that_there_are(
 
 
 def test_a_batch_rule_is_that_of_the_values_alone() -> None:
-    f = sine(batch=sin_batch)
+    asked = []
+
+    def custom_vmap(size: int, dims: Any) -> Any:
+        asked.append((size, dims))
+        return lambda x: BATCH * jnp.sin(x)
+
+    f = sine(custom_vmap=custom_vmap)
     assert_close(f(fad.tensor(X)), jnp.sin(X))
+    assert asked == []
     assert_close(fad.vmap(f)(X), BATCH * jnp.sin(X))
+    assert asked == [(3, (0,))]
 
 
-def test_the_batch_of_an_output_may_be_anywhere() -> None:
+def test_a_batch_rule_of_several_outputs() -> None:
     x = jnp.arange(6.0).reshape(2, 3)
 
-    def of(size: int, dims: Any, x: Any, y: Any) -> Any:
+    def custom_vmap(size: int, dims: Any) -> Any:
         assert (size, dims) == (3, (1, None))
-        return (x, jnp.moveaxis(x, 1, 0), y), (1, 0, None)
+        return lambda x, y: {"rows": BATCH * x.T, "same": jnp.full(size, y)}
 
-    batched = Rules({}, batch=of).batched(3, (1, None))
-    assert batched is not None
-    a, b, c = batched(x, jnp.float32(4.0))
-    assert_close((a, b, c), (x.T, x.T, jnp.full(3, 4.0)))
-    single = Rules({}, batch=lambda size, dims, x: (x, 1)).batched(3, (1,))
-    assert single is not None
-    assert_close(single(x), x.T)
-    assert Rules({}).batched(3, (0,)) is None
-
-
-def test_without_a_rule_the_function_is_the_one_given() -> None:
-    assert Rules({}).to_jvp(jnp.sin) is jnp.sin and Rules({}).to_vjp(jnp.sin) is jnp.sin
-    made = Rules({}, jvp=sin_jvp).to_vjp(jnp.sin)
-    assert_close(jax.grad(made)(0.5), FORWARD * jnp.cos(0.5))
+    primitive = Primitive("pair", lambda x, y: {"rows": x, "same": y}, custom_vmap=custom_vmap)
+    rows, same = fad.vmap(lambda x, y: bind(primitive, (x, y)), in_dims=(1, None))(x, 4.0)
+    assert_close((rows, same), (BATCH * x.T, jnp.full(3, 4.0)))
