@@ -332,29 +332,30 @@ class Guard:
         self._parts = [(p, *_parts_now(p.value)) for p in holders]
         kinds = [*filter(_may_change_kind, others)]
         kinds += itertools.chain.from_iterable(map(_unwalked, holders))
-        self._kinds = [(p, type(p.look())) for p in kinds if p.look is not None]
+        self._kinds = [(p, type(p.now())) for p in kinds if p.look is not None]
         self._empty = [p for p in empty if not p.value]  # the trace may have put something there
         # All of it, so that few calls look through it.
-        self._same = [p.look for p in self.places]
-        self._keys = [keys for p, _, _ in self._parts for keys in (_keys_of(p.value), _END)]
-        self._wanted = [p.value for p in self.places]
-        self._wanted += [k for _, keys, _ in self._parts for k in (*keys, *_END)]
+        each = itertools.chain.from_iterable
+        self._looks = [p.look for p in self.places]
+        self._same = [p.value for p in self.places]
+        self._items = [x for p in holders for x in _items_of(p.value)]
+        self._types = list(map(type, each(self._items)))
+        self._keys = [x for p in holders for x in _keys_of(p.value)]
+        self._ids = list(map(id, each(self._keys)))
         self._typed = [p.look for p, _ in self._kinds]
-        self._items = [items for p, _, _ in self._parts for items in (_items_of(p.value), _END)]
-        self._types = [kind for _, kind in self._kinds]
-        self._types += [k for _, _, types in self._parts for k in (*types, *map(type, _END))]
+        self._others = [kind for _, kind in self._kinds]
         self._lengths = [p.look or functools.partial(_as_it_is, p.value) for p in self._empty]
 
     def holds(self) -> bool:
         """Whether nothing has changed."""
         call, each = operator.call, itertools.chain.from_iterable
         try:
-            same = itertools.chain(map(call, self._same), each(self._keys))
-            kinds = map(type, itertools.chain(map(call, self._typed), each(self._items)))
             return (
-                all(map(operator.is_, same, self._wanted))
-                and all(map(operator.is_, kinds, self._types))
-                and not any(map(len, map(call, self._lengths)))
+                all(map(operator.is_, map(call, self._looks), self._same))
+                and list(map(type, each(self._items))) == self._types
+                and not (self._keys and list(map(id, each(self._keys))) != self._ids)
+                and not (self._typed and list(map(type, map(call, self._typed))) != self._others)
+                and not (self._lengths and any(map(len, map(call, self._lengths))))
             )
         except (*GONE, TypeError):  # no length
             return False
@@ -377,11 +378,6 @@ class Guard:
                 yield place, "has other parts now"
 
 
-class _End:
-    """What stands between the parts of two containers."""
-
-
-_END = (_End(),)
 _GROW = {list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict}
 
 
@@ -389,26 +385,24 @@ def _as_it_is(x: PyTree) -> PyTree:
     return x
 
 
-def _keys_of(x: PyTree) -> Collection[object]:
-    """The keys of a dict or the attributes of an object, as they are at any time; what is in a set."""
-    if isinstance(x, (list, tuple, collections.deque, np.ndarray)):
-        return ()
-    if isinstance(x, (set, frozenset)):
-        return x
-    return dict.keys(x if isinstance(x, dict) else getattr(x, "__dict__", {}))
+def _keys_of(x: PyTree) -> list[Collection[object]]:
+    """What has the keys of a dict, or what is in a set, at any time."""
+    if isinstance(x, dict):
+        return [dict.keys(x)]
+    return [x] if isinstance(x, (set, frozenset)) else []
 
 
-def _items_of(x: PyTree) -> Collection[object]:
-    """What is in a container, as it is at any time."""
+def _items_of(x: PyTree) -> list[Collection[object]]:
+    """What has the items of a list or a dict, or the attributes of an object, at any time."""
     if isinstance(x, (list, collections.deque)):
-        return x
-    if isinstance(x, (set, frozenset, tuple, np.ndarray)):
-        return ()
-    return dict.values(x if isinstance(x, dict) else getattr(x, "__dict__", {}))
+        return [x]
+    items = x if isinstance(x, dict) else getattr(x, "__dict__", None)
+    return [] if items is None else [dict.values(items)]
 
 
 def _parts_now(x: PyTree) -> tuple[list[object], list[type]]:
-    return list(_keys_of(x)), list(map(type, _items_of(x)))
+    each = itertools.chain.from_iterable
+    return list(each(_keys_of(x))), list(map(type, each(_items_of(x))))
 
 
 def _unwalked(place: Place) -> list[Place]:
@@ -416,7 +410,7 @@ def _unwalked(place: Place) -> list[Place]:
     x = place.value
     if isinstance(x, (list, dict, collections.deque)):
         return []
-    own = {f"{place.name}.{name}" for name in _keys_of(x)}
+    own = {f"{place.name}.{name}" for name in getattr(x, "__dict__", {})}
     return [p for p in _parts(place) if p.look is not None and p.name not in own]
 
 

@@ -614,6 +614,24 @@ def test_random_keys_are_arrays_unless_a_tensor_has_them(compile: Any) -> None:
     assert held.version == 4
 
 
+@pytest.mark.parametrize("keyed", [fad.random.key, lambda k: fad.random.split(fad.random.key(k))])
+def test_a_random_key_alone_gives_tensors_where_others_are_used(keyed: Any) -> None:
+    mean = fad.tensor([1.0, 2.0])
+
+    @fad.jit
+    def sample(keys):
+        key = keys if keys.ndim == 0 else keys[0]
+        return mean + fad.random.normal(key, (4, 2)), fad.random.split(key)
+
+    for k in range(4):
+        drawn, split = sample(keyed(k))
+        assert drawn.std(dim=0).shape == (2,) and not isinstance(split, fad.Tensor)
+    plain = fad.jit(lambda key: fad.random.normal(key, (4,)))
+    assert not isinstance(plain(keyed(0) if keyed(0).ndim == 0 else keyed(0)[0]), fad.Tensor)
+    both = fad.jit(lambda key, x: mean + x)
+    assert not isinstance(both(keyed(0), jnp.ones(2)), fad.Tensor)
+
+
 AROUND: dict[str, Callable[[Any], Any]] = {
     "grad": fad.grad,
     "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x,)),
