@@ -189,6 +189,8 @@ class StepTrace:
         self.changes: list[tuple[Change, int, bool]] = []
         self.versions: list[int] = []
         self.keys: list[int] = []  # the outputs that are results of random keys
+        self.given: dict[int, int] = {}  # by an output, the leaf that it is, which was written to
+        self._leaf_of = {id(x): k for k, x in enumerate(handles)}
 
     def finish(self, results: Sequence[PyTree]) -> list[PyTree]:
         """The outputs of the program: results that are not Tensors from outside, and what is new there."""
@@ -203,6 +205,8 @@ class StepTrace:
                 continue
             self.kinds.append(_kind_of(x, twins.level))
             self.keys += [len(outs)] if holds_keys(x) else []
+            if id(x) in self._leaf_of and version_of(x) and self.kinds[-1] is not FREED:
+                self.given[len(outs)] = self._leaf_of[id(x)]
             places.setdefault(id(x), len(outs))
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
@@ -281,6 +285,7 @@ class StepState:
             for c, output, tracked in trace.changes
         ]
         self.versions = trace.versions
+        self.given = trace.given
         # What each result of random keys is computed of: values outside, and the numbers of leaves.
         self.key_sources: dict[int, list[PyTree]] = {k: [] for k in trace.keys}
         self.count = sum([isinstance(kind, str) for kind in self.kinds])
@@ -531,8 +536,18 @@ class StepState:
             return new if effect.tracked else without_history(new)
         return effect.new.find(leaves) if isinstance(effect.new, OuterTensor) else effect.new
 
-    def results(self, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
-        """The results of the function, of the outputs of the program."""
+    def given_back(self, output: int, leaves: Sequence[PyTree]) -> Tensor | None:
+        """The Tensor among the arguments that this result is, and that the body has written to."""
+        leaf = leaves[self.given[output]] if output in self.given else None
+        return leaf if isinstance(leaf, Tensor) else None
+
+    def results(
+        self, outs: Sequence[PyTree], leaves: Sequence[PyTree], applies: bool = True
+    ) -> list[PyTree]:
+        """The results of the function, of the outputs of the program.
+
+        ``applies``: what the body has written to is written to.
+        """
         tensors = self.gives_tensors(leaves)
         numbers = itertools.count()
         results: list[PyTree] = []
@@ -542,6 +557,10 @@ class StepState:
                 results.append(leave(x, tensors))
                 continue
             k = next(numbers)
+            leaf = self.given_back(k, leaves) if applies else None
+            if leaf is not None:
+                results.append(leaf)
+                continue
             x = freed(outs[k]) if kind is FREED else outs[k]
             x = leave(x, tensors and not self.gives_plain_keys(k, leaves))
             results.append(at_version(x, self.versions[k]) if isinstance(x, Tensor) else x)
