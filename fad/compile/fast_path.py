@@ -369,6 +369,8 @@ class QuickStep:
                 continue
             out = grads.get(k)
             if out is None:
+                out = step.given_back(k, leaves)
+            if out is None:
                 out = outputs[k]
                 if (tensors and not step.gives_plain_keys(k, leaves)) or kind is FREED:
                     out = at_version(new_tensor(out, ROOT), step.versions[k])

@@ -476,7 +476,7 @@ class Compiled:
                     step.apply(targets, outs, leaves)
             elif not step.tracked:
                 outs = list(map(without_history, outs))
-        results = step.results(outs, leaves)
+        results = step.results(outs, leaves, applies and entry.donating is None)
         if entry.changed and applies:
             write_back([leaves[k] for k in entry.changed], changed, "jit")
         return results

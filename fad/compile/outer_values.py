@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
+import numpy as np
 
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Operand, PyTree
@@ -153,10 +154,27 @@ def is_bare(x: object, unrecorded: bool = False) -> bool:
 #
 # A Tensor from outside that the body puts in another place is put there at each call. A program is for calls
 # that find each Tensor where its trace has found it, so a swap has two programs, which take turns.
+#
+# NOTE [Containers that grow]
+#
+#     parts = [fad.ones(2)]
+#     total = fad.jit(lambda: sum(x.sum() for x in parts))
+#     total()
+#     parts.append(fad.ones(2))
+#     assert float(total()) == 4.0
+#
+# So a program is also for the parts of what holds these Tensors: the keys of a dict, the attributes of an
+# object, the length of a list, and the type of each part. Elsewhere it is for what was None, or empty, to
+# be so still. That is all: a list of losses that gets longer at each call must not cost a trace at each.
 
 _MOST, _DEEP = 2_000, 5
 _NUMBERS = (bool, int, float, complex, str)
 _LIBRARIES = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
+_HOLD = {
+    "argparse",
+    "collections",
+    "types",
+}  # modules of Python whose objects hold those of the user
 _ABSENT = object()
 GONE = (LookupError, ValueError)
 
@@ -175,13 +193,17 @@ class Place(NamedTuple):
     put: Callable[[PyTree], object] | None = None
     parent: Place | None = None
 
+    def now(self) -> PyTree:
+        """What is there now, `_ABSENT` if nothing is."""
+        try:
+            return self.value if self.look is None else self.look()
+        except GONE:
+            return _ABSENT
+
     @property
     def has_changed(self) -> bool:
         """Whether something else is there now, or nothing."""
-        try:
-            return self.look is not None and self.look() is not self.value
-        except GONE:
-            return True
+        return self.now() is not self.value
 
 
 class Move(NamedTuple):
@@ -203,14 +225,19 @@ class Surroundings:
         self._moved: list[Place] = []  # as they were before
         self.moves: list[Move] = []
 
-    def places_of(self, tensors: Collection[Tensor]) -> list[Place]:
-        """Where the function finds these Tensors and those that it moves, and what they are in."""
+    def guard(self, tensors: Collection[Tensor]) -> Guard:
+        """What finds out whether the function comes to these Tensors, and those that it moves, as it has."""
         wanted = {*map(id, tensors), *[id(p.value) for p in self._moved]}
+        holders: dict[int, Place] = {}
         for place in reversed(self._places):  # parts come behind what they are in
             if id(place.value) in wanted and place.parent is not None:
                 wanted.add(id(place.parent.value))
+                holders[id(place.parent.value)] = place.parent
         places = [p for p in self._places if p.look is not None and id(p.value) in wanted]
-        return [*places, *self._moved]
+        others = [p for p in self._places if id(p.value) not in wanted]
+        apart = [p for p in others if p.parent is None or id(p.parent.value) not in holders]
+        empty = [p for p in others if type(p.value) in _GROW and not p.value]
+        return Guard([*places, *self._moved], list(holders.values()), apart, empty)
 
     def check(self, level: PyTree) -> None:
         """Refuse values of the trace at ``level`` that have stayed outside, and warn of changed numbers.
@@ -284,6 +311,117 @@ class Surroundings:
         )
 
 
+class Guard:
+    """Whether a function would come to the same Tensors as before; see NOTE [Containers that grow].
+
+    Arguments:
+        places: where these are, and what they are in.
+        holders: places of what they are in.
+        others: places of other things, which are not in these.
+        empty: places of containers in which nothing is.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        holders: Sequence[Place],
+        others: Sequence[Place],
+        empty: Sequence[Place],
+    ) -> None:
+        self.places = [p for p in places if p.look is not None]
+        self._parts = [(p, *_parts_now(p.value)) for p in holders]
+        kinds = [*filter(_may_change_kind, others)]
+        kinds += itertools.chain.from_iterable(map(_unwalked, holders))
+        self._kinds = [(p, type(p.now())) for p in kinds if p.look is not None]
+        self._empty = [p for p in empty if not p.value]  # the trace may have put something there
+        # All of it, so that few calls look through it.
+        each = itertools.chain.from_iterable
+        self._looks = [p.look for p in self.places]
+        self._same = [p.value for p in self.places]
+        self._items = [x for p in holders for x in _items_of(p.value)]
+        self._types = list(map(type, each(self._items)))
+        self._keys = [x for p in holders for x in _keys_of(p.value)]
+        self._ids = list(map(id, each(self._keys)))
+        self._typed = [p.look for p, _ in self._kinds]
+        self._others = [kind for _, kind in self._kinds]
+        self._lengths = [p.look or functools.partial(_as_it_is, p.value) for p in self._empty]
+
+    def holds(self) -> bool:
+        """Whether nothing has changed."""
+        call, each = operator.call, itertools.chain.from_iterable
+        try:
+            return (
+                all(map(operator.is_, map(call, self._looks), self._same))
+                and list(map(type, each(self._items))) == self._types
+                and not (self._keys and list(map(id, each(self._keys))) != self._ids)
+                and not (self._typed and list(map(type, map(call, self._typed))) != self._others)
+                and not (self._lengths and any(map(len, map(call, self._lengths))))
+            )
+        except (*GONE, TypeError):  # no length
+            return False
+
+    def changes(self) -> Iterator[tuple[Place, str]]:
+        """Which places have changed, and how."""
+        for place in self.places:
+            if place.has_changed:
+                yield place, f"is another {'Tensor' if _is_tensor(place) else 'object'} now"
+        for place, kind in self._kinds:
+            if type(place.now()) is not kind:
+                yield place, f"is a {type(place.now()).__name__} now, was a {kind.__name__}"
+        for place in self._empty:
+            now = place.now()
+            if type(now) not in _GROW or now:
+                yield place, "is no longer empty"
+        for place, keys, kinds in self._parts:
+            now_keys, now_kinds = _parts_now(place.value)
+            if list(map(id, now_keys)) != list(map(id, keys)) or now_kinds != kinds:
+                yield place, "has other parts now"
+
+
+_GROW = {list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict}
+
+
+def _as_it_is(x: PyTree) -> PyTree:
+    return x
+
+
+def _keys_of(x: PyTree) -> list[Collection[object]]:
+    """What has the keys of a dict, or what is in a set, at any time."""
+    if isinstance(x, dict):
+        return [dict.keys(x)]
+    return [x] if isinstance(x, (set, frozenset)) else []
+
+
+def _items_of(x: PyTree) -> list[Collection[object]]:
+    """What has the items of a list or a dict, or the attributes of an object, at any time."""
+    if isinstance(x, (list, collections.deque)):
+        return [x]
+    items = x if isinstance(x, dict) else getattr(x, "__dict__", None)
+    return [] if items is None else [dict.values(items)]
+
+
+def _parts_now(x: PyTree) -> tuple[list[object], list[type]]:
+    each = itertools.chain.from_iterable
+    return list(each(_keys_of(x))), list(map(type, each(_items_of(x))))
+
+
+def _unwalked(place: Place) -> list[Place]:
+    """The parts of a container that are not among its `_items_of`: of a class, of an array."""
+    x = place.value
+    if isinstance(x, (list, dict, collections.deque)):
+        return []
+    own = {f"{place.name}.{name}" for name in getattr(x, "__dict__", {})}
+    return [p for p in _parts(place) if p.look is not None and p.name not in own]
+
+
+def _may_change_kind(place: Place) -> bool:
+    """Whether it is None, or a variable of a function which is no function itself."""
+    x = place.value
+    if x is None or place.parent is not None:
+        return x is None
+    return not (callable(x) and _is_of_library(type(x).__module__))
+
+
 def _is_traced_at(x: object, level: PyTree) -> bool:
     """Whether ``x`` is a Tensor of the trace at ``level``, or of a transform inside of it."""
     while isinstance(x, Tensor):
@@ -327,7 +465,9 @@ def _places(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[Pla
                 yield place
             if depth < _DEEP and id(x) not in seen and not (x is None or type(x) in _NUMBERS):
                 seen.add(id(x))
-                parts += _parts(place)
+                inner = _parts(place)
+                level += [p for p in inner if not p.name]  # what is wrapped is no deeper
+                parts += [p for p in inner if p.name]
         level = parts
 
 
@@ -341,7 +481,7 @@ def _parts(place: Place) -> list[Place]:
     if isinstance(x, functools.partial):
         parts = [*enumerate(x.args), *x.keywords.items()]
         return [Place("", x.func), *[Place(f"{within}<argument {k}>", v) for k, v in parts]]
-    if hasattr(kind, "__wrapped__") or (within == "" and hasattr(x, "__wrapped__")):
+    if hasattr(kind, "__wrapped__") or (callable(x) and hasattr(x, "__wrapped__")):
         return [Place("", x.__wrapped__)]
     if isinstance(x, dict):
         return [
@@ -356,9 +496,18 @@ def _parts(place: Place) -> list[Place]:
     if isinstance(x, (tuple, set, frozenset)):
         items = itertools.islice(list(x), _MOST)
         return [Place(f"{within}[{k}]", v, parent=place) for k, v in enumerate(items)]
+    if isinstance(x, np.ndarray) and x.dtype == object:
+        numbers = itertools.islice(np.ndindex(x.shape), _MOST)
+        return [
+            _item(
+                f"{within}{list(k)}", x[k], x, k, functools.partial(operator.getitem, x, k), place
+            )
+            for k in numbers
+        ]
     if isinstance(x, Tensor):
         return [_attribute(f"{within}.{name}", v, x, name, place) for name, v in vars(x).items()]
-    if isinstance(x, type) or _is_of_library(kind.__module__):
+    is_library = _is_of_library(kind.__module__) and kind.__module__ not in _HOLD
+    if isinstance(x, type) or is_library:
         return []
     return [_attribute(f"{within}.{name}", v, x, name, place) for name, v in _attributes(x).items()]
 

@@ -30,7 +30,7 @@ import jax
 import numpy as np
 
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
-from fad.compile.outer_values import GONE, Live, Move, Surroundings
+from fad.compile.outer_values import Live, Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, is_extended, part_for
 from fad.core.jaxprs import bind_jaxpr
@@ -189,6 +189,8 @@ class StepTrace:
         self.changes: list[tuple[Change, int, bool]] = []
         self.versions: list[int] = []
         self.keys: list[int] = []  # the outputs that are results of random keys
+        self.given: dict[int, int] = {}  # by an output, the leaf that it is, which was written to
+        self._leaf_of = {id(x): k for k, x in enumerate(handles)}
 
     def finish(self, results: Sequence[PyTree]) -> list[PyTree]:
         """The outputs of the program: results that are not Tensors from outside, and what is new there."""
@@ -203,6 +205,8 @@ class StepTrace:
                 continue
             self.kinds.append(_kind_of(x, twins.level))
             self.keys += [len(outs)] if holds_keys(x) else []
+            if id(x) in self._leaf_of and version_of(x) and self.kinds[-1] is not FREED:
+                self.given[len(outs)] = self._leaf_of[id(x)]
             places.setdefault(id(x), len(outs))
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
@@ -239,7 +243,8 @@ class StepState:
         twins = trace.twins
         closed_over = twins.closed_over()
         self.moves = around.moves
-        places = around.places_of(closed_over) if closed_over or self.moves else []
+        self._guard = around.guard(closed_over) if closed_over or self.moves else None
+        places = [] if self._guard is None else self._guard.places
         by_root: dict[int, OuterTensor] = {}
 
         def outer_of(root: TwinRoot) -> OuterTensor:
@@ -264,10 +269,7 @@ class StepState:
                 not is_grad or any([p.value is root.tensor for p in places])
             ):
                 outer.tensor = root.tensor
-        self._places = places
         self._parts: dict[int, tuple[Primitive, list[bool]]] = {}  # by the number of an output
-        self._looks = [place.look for place in places if place.look is not None]
-        self._looked = [place.value for place in places if place.look is not None]
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
         self.kinds = [outer_or(kind) for kind in trace.kinds]
         self.leaf_facts = trace.leaf_facts
@@ -283,6 +285,7 @@ class StepState:
             for c, output, tracked in trace.changes
         ]
         self.versions = trace.versions
+        self.given = trace.given
         # What each result of random keys is computed of: values outside, and the numbers of leaves.
         self.key_sources: dict[int, list[PyTree]] = {k: [] for k in trace.keys}
         self.count = sum([isinstance(kind, str) for kind in self.kinds])
@@ -301,11 +304,8 @@ class StepState:
         """What is not as it was for the trace: a Place, an OuterTensor or the number of a leaf, and how."""
         for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
             yield from [(k, words) for words in _differing(facts_of(x), facts)]
-        if not self.is_in_place():
-            for place in self._places:
-                kind = "Tensor" if isinstance(place.value, Tensor) else "object"
-                if place.has_changed:
-                    yield place, f"is another {kind} now"
+        if self._guard is not None and not self._guard.holds():
+            yield from self._guard.changes()
         tensors: set[int] = set()
         for outer in self.outers:
             t, is_leaf = outer.find(leaves), isinstance(outer.source, int)
@@ -327,14 +327,14 @@ class StepState:
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
-        try:
-            return all(map(operator.is_, map(operator.call, self._looks), self._looked))
-        except GONE:
-            return False
+        return self._guard is None or self._guard.holds()
 
     def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
-        """Whether results are Tensors: if one is written to or given, or nothing is given and one is used."""
-        if self.effects or (self.outers and not leaves):
+        """Whether results are Tensors: if one is written to or given; or one is used, and no array is given.
+
+        Random keys do not count: they are no values to compute with.
+        """
+        if self.effects or (self.outers and all(map(is_key, leaves))):
             return True
         return any([isinstance(x, Tensor) for x in leaves])
 
@@ -536,8 +536,18 @@ class StepState:
             return new if effect.tracked else without_history(new)
         return effect.new.find(leaves) if isinstance(effect.new, OuterTensor) else effect.new
 
-    def results(self, outs: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
-        """The results of the function, of the outputs of the program."""
+    def given_back(self, output: int, leaves: Sequence[PyTree]) -> Tensor | None:
+        """The Tensor among the arguments that this result is, and that the body has written to."""
+        leaf = leaves[self.given[output]] if output in self.given else None
+        return leaf if isinstance(leaf, Tensor) else None
+
+    def results(
+        self, outs: Sequence[PyTree], leaves: Sequence[PyTree], applies: bool = True
+    ) -> list[PyTree]:
+        """The results of the function, of the outputs of the program.
+
+        ``applies``: what the body has written to is written to.
+        """
         tensors = self.gives_tensors(leaves)
         numbers = itertools.count()
         results: list[PyTree] = []
@@ -547,6 +557,10 @@ class StepState:
                 results.append(leave(x, tensors))
                 continue
             k = next(numbers)
+            leaf = self.given_back(k, leaves) if applies else None
+            if leaf is not None:
+                results.append(leaf)
+                continue
             x = freed(outs[k]) if kind is FREED else outs[k]
             x = leave(x, tensors and not self.gives_plain_keys(k, leaves))
             results.append(at_version(x, self.versions[k]) if isinstance(x, Tensor) else x)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import copy
+import types
 
 import jax
 import jax.numpy as jnp
@@ -206,3 +208,142 @@ def test_views_of_tensors_outside_are_brought_up_to_date_where_they_are():
     assert f(jnp.ones(2)).tolist() == [9.0, 12.0]
     assert part.tolist() == [6.0] and peer.tolist() == [3.0, 6.0]
     assert part.level.kind == "eager" and peer.level.kind == "eager"
+
+
+class Holder:
+    """An object of a user."""
+
+    scale = None
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+def objects(*items):
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
+def every(x):
+    """All Tensors in containers and objects, in order."""
+    if isinstance(x, fad.Tensor):
+        return [x]
+    if isinstance(x, dict):
+        x = list(x.values())
+    elif hasattr(x, "__dict__"):
+        x = [*vars(x).values(), x.scale] if isinstance(x, Holder) else list(vars(x).values())
+    return (
+        [t for part in x for t in every(part)]
+        if isinstance(x, (list, tuple, set, np.ndarray, collections.deque))
+        else []
+    )
+
+
+def one():
+    return fad.tensor([1.0, 2.0])
+
+
+CHANGES = {
+    "a list gets longer": (lambda: [one()], lambda x: x.append(one())),
+    "a list in an object": (
+        lambda: Holder(layers=[Holder(w=one())]),
+        lambda x: x.layers.append(Holder(w=one())),
+    ),
+    "a list in a tuple": (lambda: ([], [one()]), lambda x: x[0].append(one())),
+    "an empty list": (lambda: Holder(w=one(), more=[]), lambda x: x.more.append(one())),
+    "an empty list for another": (
+        lambda: Holder(w=one(), more=[]),
+        lambda x: vars(x).update(more=[one()]),
+    ),
+    "a deque": (lambda: collections.deque([one()]), lambda x: x.append(one())),
+    "a dict gets a key": (lambda: {"a": one()}, lambda x: x.update(b=one())),
+    "a dict gets a key for another": (
+        lambda: {"a": one(), "b": 1},
+        lambda x: (x.pop("b"), x.update(c=one())),
+    ),
+    "a dict of another order": (
+        lambda: {"a": one(), "b": one() * 2},
+        lambda x: x.update(a=x.pop("a")),
+    ),
+    "an attribute that was None": (
+        lambda: Holder(w=one(), bias=None),
+        lambda x: setattr(x, "bias", one()),
+    ),
+    "one of the class": (lambda: Holder(w=one()), lambda x: setattr(x, "scale", one())),
+    "an attribute that was a number": (
+        lambda: Holder(w=one(), bias=0.0),
+        lambda x: setattr(x, "bias", one()),
+    ),
+    "an attribute that was not there": (
+        lambda: Holder(w=one()),
+        lambda x: setattr(x, "bias", one()),
+    ),
+    "an item that was None": (lambda: [one(), None], lambda x: x.__setitem__(1, one())),
+    "an object without Tensors": (lambda: [one(), Holder()], lambda x: x.__setitem__(1, one())),
+    "None elsewhere": (lambda: [one(), [None]], lambda x: x[1].__setitem__(0, one())),
+    "a set gets longer": (lambda: {one()}, lambda x: x.add(one())),
+    "a set of another Tensor": (lambda: {one()}, lambda x: (x.clear(), x.add(one() * 2))),
+    "an array of objects": (lambda: objects(one(), None), lambda x: x.__setitem__(1, one())),
+    "another object in an array": (
+        lambda: objects(one(), one()),
+        lambda x: x.__setitem__(1, one() * 2),
+    ),
+    "a namespace": (lambda: types.SimpleNamespace(w=one()), lambda x: setattr(x, "w", one() * 2)),
+}
+
+
+def at_places(holder):
+    return sum([(k + 1.0) * t.sum() for k, t in enumerate(every(holder))])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_containers_that_change_between_calls_are_as_they_are_at_each(change, settled, nested):
+    make, act = CHANGES[change]
+    holder = make()
+    inner = fad.jit(lambda: at_places(holder))
+    f = fad.jit(lambda: inner() * 1.0) if nested else inner
+    for _ in range(3 if settled else 1):
+        assert float(f()) == float(at_places(holder))
+    before = float(f())
+    act(holder)
+    assert "traces anew, as what it uses outside has changed" in f.explain()
+    for _ in range(2):
+        assert float(f()) == float(at_places(holder)) != before
+    assert "is compiled" in f.explain()
+
+
+def test_a_container_that_is_as_before_has_its_program():
+    parts, more = [one()], one()
+    total, traces = counted(lambda: sum(x.sum() for x in parts))
+    for _ in range(3):
+        assert float(total()) == 3.0
+        parts.append(more)
+        assert float(total()) == 6.0
+        del parts[1]
+    assert len(traces) == 2
+    parts += [more, more]
+    assert total.explain().splitlines()[1].strip() == "parts has other parts now"
+
+
+def test_a_variable_that_was_none_or_a_number():
+    w, bias, scale = one(), None, 2.0
+    f = fad.jit(lambda: (w * scale if bias is None else w * scale + bias).sum())
+    assert float(f()) == 6.0
+    bias = one()
+    assert float(f()) == 9.0
+    scale = one()
+    assert float(f()) == 8.0
+
+
+def test_what_is_kept_at_each_call_needs_no_trace():
+    kept = Holder(w=one(), losses=[], last=None, numbers={}, n=0)
+    step, traces = counted(lambda: (kept.w * 2.0).sum())
+    for k in range(6):
+        kept.last = step()
+        kept.losses.append(kept.last)
+        kept.numbers[k] = float(kept.last)
+        kept.n += 1
+    assert len(traces) == 2  # one more since three things are no longer None, or empty

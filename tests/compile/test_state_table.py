@@ -614,6 +614,54 @@ def test_random_keys_are_arrays_unless_a_tensor_has_them(compile: Any) -> None:
     assert held.version == 4
 
 
+@pytest.mark.parametrize("keyed", [fad.random.key, lambda k: fad.random.split(fad.random.key(k))])
+def test_a_random_key_alone_gives_tensors_where_others_are_used(keyed: Any) -> None:
+    mean = fad.tensor([1.0, 2.0])
+
+    @fad.jit
+    def sample(keys):
+        key = keys if keys.ndim == 0 else keys[0]
+        return mean + fad.random.normal(key, (4, 2)), fad.random.split(key)
+
+    for k in range(4):
+        drawn, split = sample(keyed(k))
+        assert drawn.std(dim=0).shape == (2,) and not isinstance(split, fad.Tensor)
+    plain = fad.jit(lambda key: fad.random.normal(key, (4,)))
+    assert not isinstance(plain(keyed(0) if keyed(0).ndim == 0 else keyed(0)[0]), fad.Tensor)
+    both = fad.jit(lambda key, x: mean + x)
+    assert not isinstance(both(keyed(0), jnp.ones(2)), fad.Tensor)
+
+
+@pytest.mark.parametrize("compile", [lambda f: f, fad.jit], ids=["eager", "jit"])
+def test_an_argument_that_is_written_to_and_returned_is_the_same_tensor(compile: Any) -> None:
+    total = fad.zeros(())
+
+    def acts(x, y):
+        total.add_(1.0)
+        x[0] = y[1]
+        return {"y": y.mul_(2.0), "x": x, "sum": (x + y).sum()}
+
+    for step in (compile(acts), compile(lambda x, y: {"x": x.add_(y), "y": y.exp_()})):
+        for k in range(4):
+            x, y = fad.tensor([1.0, 2.0]), fad.tensor([3.0, k])
+            part = fad.tensor([5.0, 1.0, 2.0])[1:] if k == 3 else x
+            out = step(part, y)
+            assert out["x"] is part and out["y"] is y
+            out["x"].add_(1.0)
+            assert part.version == out["x"].version and part.tolist() == out["x"].tolist()
+    step = compile(lambda x: fad.tensor(x).mul_(2.0) if isinstance(x, jax.Array) else x.mul_(2.0))
+    assert step(jnp.ones(2)).tolist() == [2.0, 2.0]
+    w = leaf(1.0, 2.0)
+    y = w * 1.0
+    assert step(y) is y
+    y.sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0]
+    assert fad.grad(lambda x: step(x * 1.0).sum())(jnp.ones(2)).tolist() == [2.0, 2.0]
+    assert fad.vmap(lambda x: step(x * 1.0))(jnp.ones((2, 2))).tolist() == [[2.0] * 2] * 2
+    assert fad.jit(lambda x: step(x * 1.0))(jnp.ones(2)).tolist() == [2.0, 2.0]
+    assert fad.eval_shape(step, fad.ones(3)).shape == (3,)
+
+
 AROUND: dict[str, Callable[[Any], Any]] = {
     "grad": fad.grad,
     "jvp": lambda f: lambda x: fad.jvp(f, (x,), (x,)),
