@@ -54,6 +54,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, ArrayFunction, Binder, PyTree
 from fad.errors import ArgumentError, FadError, HostValueError, describe
 from fad.errors.advice import say_too
+from fad.errors.missing_names import WRITES
 from fad.errors.tracebacks import is_users
 from fad.tape.grad_mode import mark_inference
 from fad.tape.recorder import ROOT
@@ -75,11 +76,7 @@ _PARAMETERS = {
 }
 
 # NumPy's functions that write to their first argument; JAX's return a new array.
-_WRITES = {
-    "fill_diagonal": "x.fill_diagonal_(value)",
-    "place": "x[mask] = values",
-    "put": "x.put_(indices, values)",
-    "put_along_axis": "x.scatter_(axis, indices, values)",
+_WRITES = WRITES | {
     "at": "x.index_put_((indices,), values, accumulate=True) for add, or x = x.at[indices].add(values)",
 }
 

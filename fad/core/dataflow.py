@@ -175,7 +175,12 @@ def dependence_rows(
 ) -> DependenceRows:
     """On which of its masked inputs each output of ``flat`` depends."""
     closed, _ = trace(flat, map(struct_of, avals))
-    results = _Dependence(paths).results(closed, [m << k for k, m in enumerate(mask)])
+    return rows_of(closed, mask, paths)
+
+
+def rows_of(program: JaxProgram, mask: Sequence[bool], paths: str) -> DependenceRows:
+    """`dependence_rows` of a program."""
+    results = _Dependence(paths).results(program, [m << k for k, m in enumerate(mask)])
     return tuple([tuple([bool(bits >> k & 1) for k in range(len(mask))]) for bits in results])
 
 

@@ -282,11 +282,13 @@ class RecorderLevel(Level):
     """A level that may record what it evaluates: a `fad.tape.recorder.RecordingLevel`.
 
     ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
+    ``as_called``: what it records is differentiated by levels around it as if it were not there.
     """
 
     __slots__ = ()
 
     wraps = False
+    as_called = False
 
     def evaluate(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         """Run ``op`` without recording; outputs are Tensors of this level."""

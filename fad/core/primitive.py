@@ -385,7 +385,7 @@ class Primitive(Operation):
         rule = self._custom_vmap
         run = batching(mapped(self.flat) if rule is None else self._flattened(rule(size, dims)))
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
-        derived.dependence, derived.paths = self.dependence, self.paths
+        derived.dependence, derived.paths, derived.calls = self.dependence, self.paths, self.calls
         if self.to_vjp is not self.flat:  # there are hand-written rules
             derived.to_jvp = batching(mapped(self.to_jvp))
             derived.to_vjp = batching(mapped(self.to_vjp))
@@ -470,9 +470,34 @@ class Primitive(Operation):
 
         return as_derivative(Primitive(f"{self.name}_vjp", vjp, **self._options()))
 
+    def _derive_forward(self, mask: Mask) -> Primitive:
+        """This Primitive as JAX computes it in reverse mode; see NOTE [reverse mode of a custom_vjp]."""
+        flat = self.flat
+
+        def forward(*values: Array) -> Outputs:
+            return vjp_in(mask, flat, values)[0]
+
+        derived = Primitive(self.name, forward, **self._options())
+        derived.dependence, derived.paths, derived.calls = self.dependence, self.paths, self.calls
+        return derived
+
 
 observable(Primitive, "execute", "execution")
 
+
+# NOTE [reverse mode of a custom_vjp]
+#
+#     f = jax.custom_vjp(lambda x: jnp.sin(x))
+#     f.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (3.0 * g * jnp.cos(x),))
+#     _, (product,) = fad.hvp(fad.from_jax(f), (1.0,), (1.0,))
+#     assert jnp.allclose(product, -3.0 * jnp.sin(1.0))
+#
+# Reverse mode puts the program of ``fwd`` in the place of such a call. What is differentiated once more is
+# that program, and the one of ``bwd``: JAX has no forward mode of the call itself, and its rule does not
+# count there. So where a Primitive has such a call in it, what runs one level down, when it is recorded, is
+# what ``jax.vjp`` runs (`VjpPlan.forward`). A level that only stands around what others differentiate, that
+# of the body of a checkpoint, runs the call itself (`VjpPlan.as_called`).
+CUSTOM_VJP = "custom_vjp_call"
 
 _plan_ids = itertools.count()
 
@@ -497,6 +522,8 @@ class VjpPlan:
     ``simple``: one output, which is differentiable, and no extras.
     ``routed``: the inputs that a gradient is passed on to: ``mask``, unless it is narrowed.
     ``rows``: for each output the inputs that it depends on; None where that is ``routed`` for all of them.
+    ``as_called``: the plan whose ``forward`` is the Primitive itself, where that has other derivatives; see
+    NOTE [reverse mode of a custom_vjp].
     """
 
     from_inputs = True
@@ -514,6 +541,7 @@ class VjpPlan:
         self.out_avals: tuple[Aval, ...] | None = None
         self.single = self.simple = False
         self.rows: DependenceRows | None = None
+        self.as_called: VjpPlan | None = None
         self._vjps: dict[Hashable, Primitive] = {}
 
     def narrow(self, rows: DependenceRows) -> None:
@@ -595,13 +623,18 @@ class ResidualPlan(VjpPlan):
 
 def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]) -> VjpPlan:
     """The plan that follows from the function of ``primitive``."""
+    plan, calls = VjpPlan(primitive, mask), primitive.calls
     if primitive.jit and not primitive.collective:
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
             residuals = residuals_of(
                 primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
             )
-            return ResidualPlan(primitive, mask, residuals)
-    return VjpPlan(primitive, mask)
+            plan, calls = ResidualPlan(primitive, mask, residuals), residuals.calls
+    if CUSTOM_VJP in calls and primitive.to_vjp is primitive.flat:
+        plan.as_called = VjpPlan(primitive, mask)
+        if not plan.extras:
+            plan.forward = primitive.kept("forward", primitive._derive_forward, mask)
+    return plan
 
 
 def _with_residuals(primitive: Primitive, residuals: Residuals) -> Primitive:

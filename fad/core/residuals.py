@@ -34,9 +34,18 @@ import jax
 from jax.tree_util import PyTreeDef
 
 from fad.core.avals import struct_of
-from fad.core.dataflow import COMPUTED, DependenceRows, dependence_rows
+from fad.core.dataflow import COMPUTED, DependenceRows, rows_of
 from fad.core.jaxapi import Literal, called, flag_of
-from fad.core.jaxprs import inner_jaxprs, is_ref, map_equations, read, run_inlined, trace, vjp_in
+from fad.core.jaxprs import (
+    calls_with_rules,
+    inner_jaxprs,
+    is_ref,
+    map_equations,
+    read,
+    run_inlined,
+    trace,
+    vjp_in,
+)
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -78,6 +87,7 @@ class Residuals:
     order.
     ``sparse``: the pullback accepts symbolic zeros as cotangents. False if there is a loop, a branch or
     a custom rule in it: there JAX 0.10 confuses the cotangents when some are symbolic zeros.
+    ``calls``: of functions with derivatives of their own, in the function itself (`calls_with_rules`).
     """
 
     closed: JaxProgram
@@ -94,6 +104,7 @@ class Residuals:
     extras: tuple[int, ...]
     sources: list[Atom]
     sparse: bool
+    calls: frozenset[str]
 
     def pullback(self, kept: Sequence[Array]) -> ArrayFunction:
         """JAX's pullback, rebuilt from the values of ``sources``."""
@@ -146,9 +157,10 @@ def residuals_of(
     outs, leaves = jaxpr.outvars[:n_out], list(jaxpr.outvars[n_out:])
     out_avals = tuple([v.aval for v in outs])
     differentiable = differentiable_outputs(mask, out_avals)
+    program, _ = trace(flat, structs)
     rows = None
     if paths or not single:
-        rows = dependence_rows(flat, mask, avals, paths or COMPUTED)
+        rows = rows_of(program, mask, paths or COMPUTED)
         differentiable = tuple([d and any(r) for d, r in zip(differentiable, rows, strict=True)])
     if not any(differentiable):
         leaves = []  # no vjp will run
@@ -194,6 +206,7 @@ def residuals_of(
             *extras,
         ],
         sparse=not any(map(_has_body, jaxpr.eqns)),
+        calls=calls_with_rules(program.jaxpr),
     )
 
 

@@ -82,8 +82,16 @@ _OTHERS = """fad fad.autograd fad.func fad.scipy fad.extend fad.testing fad.auto
 fad.autograd.functional fad.scipy.signal fad.nn.utils""".split()
 _LAX = ["fad.lax", "fad.lax.linalg"]
 
+# Functions of NumPy that write to their argument `x`, which those of JAX refuse, and what stands for them.
+WRITES = {
+    "fill_diagonal": "x.fill_diagonal_(value)",
+    "place": "x[mask] = values",
+    "put": "x.put_(indices, values), or x.clone().put_(indices, values) for a new Tensor",
+    "put_along_axis": "x.scatter_(axis, indices, values)",
+}
+
 # Names of functions that are no methods of Tensor, or not for what is asked. `x` is the array.
-_FUNCTIONS = {
+_FUNCTIONS = WRITES | {
     "row_stack": "fad.numpy.vstack(arrays)",
     "copyto": "x[...] = value",
     "putmask": "x[mask] = value",

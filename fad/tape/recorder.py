@@ -467,6 +467,8 @@ def record(op: Primitive, level: RecorderLevel, args: Sequence[Any]) -> Outputs:
     if scalars:  # the dtype of a Python number depends on that
         key.insert(0, x64_enabled())
     plan = op.plan_of(tuple(mask), tuple(key), args)
+    if plan.as_called is not None and level.as_called:
+        plan = plan.as_called
     if wraps:
         if level is ROOT and level.trace is None and state.replaying:
             # Now that it is known to be recorded, and before it has run: a trace may begin with it.

@@ -365,9 +365,9 @@ def bind_code(op: Primitive, args: Sequence[Operand]) -> Outputs:
     axes = axes_of(levels)
     find = functools.partial(_naming_of, op)
     naming = op.kept("naming", find, axes, tuple(map(aval_of, args)), trace_context())
+    op.calls |= naming.calls
     if naming.names:
         return bind_collective(op, args, naming.names)
-    op.calls |= naming.calls
     return bind_program(op, args)
 
 
@@ -403,7 +403,7 @@ def _derive_among(op: Primitive, axes: Axes, count: int, collective: bool) -> Pr
 
     shared = op.shared is not None
     made = Primitive(op.name, inside(op.flat), jit=op.jit, collective=collective, shared=shared)
-    made.paths = op.paths
+    made.paths, made.calls = op.paths, op.calls
     if op.to_vjp is not op.flat:  # there are hand-written rules
         made.to_jvp, made.to_vjp = inside(op.to_jvp), inside(op.to_vjp)
     return made

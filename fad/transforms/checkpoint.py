@@ -92,6 +92,7 @@ class WatchLevel(GradLevel):
         self.captures = Captures()
         self.first = first
         self.stands = stands
+        self.as_called = not stands
         self.recording: int | None = None
         self.stand_ins: list[Tensor] = []
         self.operands: list[tuple[Tensor, Operand]] = []

@@ -193,7 +193,7 @@ def _entry(e: PyTree) -> PyTree:
         return bool(e)
     if isinstance(e, (int, np.integer)):
         return int(e)
-    if isinstance(e, (list, tuple)):
+    if isinstance(e, Sequence) and not isinstance(e, (str, bytes)):
         e = _from_sequence(e)
     if not isinstance(e, (Tensor, jax.Array, np.ndarray)):
         raise IndexError(

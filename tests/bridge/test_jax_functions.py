@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -54,6 +56,112 @@ def test_unravel_of_a_tree_of_tensors_gives_tensors() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert isinstance(fad.from_jax(of_tensors)(flat)["w"], jax.Array)
     assert isinstance(fad.from_jax(of_tensors)(fad.tensor(flat))["w"], fad.Tensor)
+
+
+def with_rule(f: Any, fwd: Any, bwd: Any) -> Any:
+    rule = jax.custom_vjp(f)
+    rule.defvjp(fwd, bwd)
+    return rule
+
+
+# Derivatives are three times what they are, which shows what is differentiated: the rule, or its program.
+sine = with_rule(jnp.sin, lambda x: (jnp.sin(x), x), lambda x, g: (3.0 * g * jnp.cos(x),))
+exponential = with_rule(jnp.exp, lambda x: (jnp.exp(x),) * 2, lambda y, g: (3.0 * g * y,))
+calls_itself: Any = with_rule(
+    jnp.sin, lambda x: (calls_itself(x), x), lambda x, g: (3.0 * g * jnp.cos(x),)
+)
+calls_in_bwd = with_rule(jnp.sin, lambda x: (jnp.sin(x), x), lambda x, g: (sine(x) * g,))
+product = with_rule(
+    lambda x, y: (x * y, jnp.sin(x)),
+    lambda x, y: ((x * y, jnp.sin(x)), (x, y)),
+    lambda saved, g: (5.0 * g[0] * saved[1] + g[1], 2.0 * g[0] * saved[0]),
+)
+
+
+def repeated(x: Any) -> Any:
+    return jax.lax.scan(lambda c, _: (sine(c), None), x, None, length=3)[0]
+
+
+RULES: dict[str, Any] = {
+    "of the argument": sine,
+    "of the result": exponential,
+    "that calls the function": calls_itself,
+    "whose bwd calls another": calls_in_bwd,
+    "of two": lambda x: sum(product(x, 2.0 * x)),
+    "in a program": lambda x: jnp.tanh(sine(2.0 * x) ** 2 + jax.jit(exponential)(x)) * x,
+    "in a loop": repeated,
+    "beside what is saved": lambda x: sine(x) * jnp.linalg.inv(jnp.eye(2) * x.sum())[0, 0],
+    "under jax.checkpoint": jax.checkpoint(lambda x: sine(x) * x),
+}
+CUBE = np.linspace(0.1, 1.3, 8, dtype=np.float32).reshape(2, 2, 2)
+IN_PLACES: dict[str, Callable[[Any], Any]] = {
+    "alone": fad.from_jax,
+    "before others": lambda f: lambda x, g=fad.from_jax(f): fnp.sin(g(x) * x),
+    "compiled": lambda f: fad.jit(fad.from_jax(f)),
+}
+
+
+def transformed(transforms: Any, names: Sequence[str], f: Any) -> Any:
+    for name in names:
+        f = {
+            "grad": lambda f=f: transforms.grad(lambda x: f(x).sum()),
+            "jvp": lambda f=f: lambda x: transforms.jvp(f, (x,), (0.5 * x,))[1],
+            "vmap": lambda f=f: transforms.vmap(f),
+        }[name]()
+    return f
+
+
+@pytest.mark.parametrize("place", IN_PLACES)
+@pytest.mark.parametrize("rule", RULES)
+def test_transforms_of_a_custom_vjp_are_those_of_jax(rule: str, place: str) -> None:
+    """All orders of three transforms: JAX's values; where JAX raises, an error that names its call."""
+    f = RULES[rule]
+    theirs = (lambda x: jnp.sin(f(x) * x)) if place == "before others" else f
+    ours = IN_PLACES[place](f)
+    for depth in (1, 2, 3) if place == "alone" else (2,):
+        for names in itertools.product(("grad", "jvp", "vmap"), repeat=depth):
+            try:
+                expected = transformed(jax, names, theirs)(CUBE)
+            except (TypeError, NotImplementedError):
+                with pytest.raises((TypeError, NotImplementedError), match=r"custom_(vjp|lin)"):
+                    transformed(fad, names, ours)(CUBE)
+                continue
+            found = transformed(fad, names, ours)(CUBE)
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=str(names))
+
+
+@pytest.mark.parametrize("f", [sine, exponential], ids=["sine", "exponential"])
+def test_second_derivatives_of_a_custom_vjp(f: Any) -> None:
+    x, ours = jnp.array([0.3, 0.8]), fad.from_jax(f)
+    expected = jax.jacfwd(jax.grad(lambda x: f(x).sum()))(x)
+    total = lambda x: ours(x).sum()
+    second = [
+        fad.hessian(total),
+        fad.jacfwd(fad.grad(total)),
+        fad.jacrev(fad.grad(total)),
+        fad.jit(fad.hessian(total)),
+        lambda x: fad.vmap(fad.hessian(total))(x[None])[0],
+        lambda x: jnp.stack([fad.hvp(total, (x,), (t,))[1][0] for t in jnp.eye(2)]),
+        fad.jacrev(fad.grad(fad.checkpoint(total))),
+    ]
+    for g in second:
+        np.testing.assert_allclose(g(x), expected, rtol=1e-5)
+
+
+def test_a_custom_vjp_that_names_an_axis() -> None:
+    """Also where the Primitive cannot be traced apart from a vmap."""
+
+    def mean(x: Any) -> Any:
+        return jnp.sin(x) * jax.lax.pmean(x, "i")
+
+    f = with_rule(mean, lambda x: (mean(x), x), lambda x, g: (3.0 * g * jnp.cos(x),))
+    x = jnp.array([0.3, 0.8])
+
+    def second(transforms: Any, f: Any) -> Any:
+        product = lambda x: transforms.jvp(transforms.grad(f), (x,), (x,))
+        return transforms.vmap(product, axis_name="i")(x)
+
+    np.testing.assert_allclose(second(fad, fad.from_jax(f)), second(jax, f), rtol=1e-5)
 
 
 C = fad.tensor([1.0, 2.0])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import re
 
+import numpy as np
 import pytest
 
 import fad
+import fad.numpy as fnp
 import fad.testing
 from fad.errors import missing_names
 
@@ -127,3 +129,38 @@ def test_names_of_pytorch_in_autograd(name: str, words: str) -> None:
     assert not hasattr(fad.autograd, name)
     with pytest.raises(AttributeError, match=re.escape(words)):
         getattr(fad.autograd, name)
+
+
+WRITERS: dict[str, tuple[str, ...]] = {
+    "fill_diagonal": ("value",),
+    "place": ("mask", "values"),
+    "put": ("indices", "values"),
+    "put_along_axis": ("indices", "values", "axis"),
+}
+
+
+@pytest.mark.parametrize("name", missing_names.WRITES)
+def test_what_is_said_of_functions_that_write_is_true(name: str) -> None:
+    """Each statement runs, and gives what NumPy's function of the name writes."""
+    said, column = missing_names.WRITES[name], name == "put_along_axis"
+    values = {
+        "value": 7.0,
+        "mask": np.array([[True, False], [True, False]]),
+        "indices": np.array([[1], [0]] if column else [3, 0]),
+        "values": np.array([[5.0], [6.0]] if column else [5.0, 6.0], np.float32),
+        "axis": 1,
+    }
+    arguments = [values[a] for a in WRITERS[name]]
+    x, expected = fad.tensor([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+    getattr(np, name)(expected, *arguments)
+    for where in (x, fad):
+        with pytest.raises(AttributeError, match=re.escape(f"write {said}")):
+            getattr(where, name)
+    with pytest.raises((ValueError, NotImplementedError), match=re.escape(said)):
+        getattr(fnp, name)(x, *arguments)
+    for statement in said.removesuffix(" for a new Tensor").split(", or "):
+        space = {"x": x.clone(), **values}
+        if "clone" in statement:
+            statement = f"x = {statement}"
+        exec(statement, space)
+        np.testing.assert_array_equal(space["x"], expected)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import collections
 from typing import Any
 
 import jax
@@ -129,6 +131,7 @@ BEYOND = {
         (slice(None), [0, 4]),
         "index 4 is out of bounds for dimension 1 with size 4",
     ),
+    "a range": (range(2, 4), "index 3 is out of bounds for dimension 0 with size 3"),
     "two": (([0, 1], np.array([1, -5])), "index -5 is out of bounds for dimension 1"),
 }
 READERS = {
@@ -157,6 +160,40 @@ def test_indices_on_the_host_that_are_within_bounds() -> None:
     x = fad.tensor([0.0, 1.0, 2.0])
     assert x[[]].shape == (0,) and x[np.zeros((0, 2), int)].shape == (0, 2)
     assert x[[-3, 2]].tolist() == [0.0, 2.0]
+
+
+SEQUENCES = {
+    "a range": range(2),
+    "from the end": range(-1, -3, -1),
+    "none": range(0),
+    "after a slice": (slice(None), range(1, 4, 2)),
+    "after a number": (1, range(3)),
+    "two": (range(2), range(2)),
+    "a list of ranges": [range(2), range(2)],
+    "a deque": collections.deque([0, 2]),
+    "an array of Python": array.array("i", [2, 0]),
+}
+
+
+@pytest.mark.parametrize("index", SEQUENCES.values(), ids=SEQUENCES)
+def test_sequences_index_as_lists_do(index: Any) -> None:
+    data = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    read = data[index]
+    added, written = data.copy(), data.copy()
+    added[index] *= 2.0
+    written[index] = 7.0
+    gradient = np.zeros_like(data)
+    np.add.at(gradient, index, 2.0 * read)
+    x = fad.tensor(data)
+    np.testing.assert_array_equal(x[index], read)
+    np.testing.assert_array_equal(fad.jit(lambda v: v[index])(x), read)
+    np.testing.assert_array_equal(x.at[index].set(7.0), written)
+    np.testing.assert_array_equal(fad.grad(lambda v: (v[index] ** 2).sum())(x), gradient)
+    x[index] *= 2.0
+    np.testing.assert_array_equal(x, added)
+    x = fad.tensor(data)
+    x[index] = 7.0
+    np.testing.assert_array_equal(x, written)
 
 
 def test_indices_of_jax_and_of_at_are_those_of_jax() -> None:
