@@ -471,7 +471,7 @@ class Primitive(Operation):
         return as_derivative(Primitive(f"{self.name}_vjp", vjp, **self._options()))
 
     def _derive_forward(self, mask: Mask) -> Primitive:
-        """This Primitive as JAX computes it in reverse mode; see NOTE [reverse mode of a custom_vjp]."""
+        """This Primitive as JAX computes it in reverse mode; see NOTE [reverse mode of custom rules]."""
         flat = self.flat
 
         def forward(*values: Array) -> Outputs:
@@ -485,7 +485,7 @@ class Primitive(Operation):
 observable(Primitive, "execute", "execution")
 
 
-# NOTE [reverse mode of a custom_vjp]
+# NOTE [reverse mode of custom rules]
 #
 #     f = jax.custom_vjp(lambda x: jnp.sin(x))
 #     f.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (3.0 * g * jnp.cos(x),))
@@ -494,10 +494,11 @@ observable(Primitive, "execute", "execution")
 #
 # Reverse mode puts the program of ``fwd`` in the place of such a call. What is differentiated once more is
 # that program, and the one of ``bwd``: JAX has no forward mode of the call itself, and its rule does not
-# count there. So where a Primitive has such a call in it, what runs one level down, when it is recorded, is
-# what ``jax.vjp`` runs (`VjpPlan.forward`). A level that only stands around what others differentiate, that
-# of the body of a checkpoint, runs the call itself (`VjpPlan.as_called`).
-CUSTOM_VJP = "custom_vjp_call"
+# count there. It is so with the program of a custom_jvp's rule. So where a Primitive has such a call in it,
+# what runs one level down, when it is recorded, is what ``jax.vjp`` runs (`VjpPlan.forward`). A level that
+# only stands around what others differentiate, that of the body of a checkpoint, runs the call itself
+# (`VjpPlan.as_called`).
+REPLACED = frozenset(["custom_jvp_call", "custom_vjp_call"])
 
 _plan_ids = itertools.count()
 
@@ -523,7 +524,7 @@ class VjpPlan:
     ``routed``: the inputs that a gradient is passed on to: ``mask``, unless it is narrowed.
     ``rows``: for each output the inputs that it depends on; None where that is ``routed`` for all of them.
     ``as_called``: the plan whose ``forward`` is the Primitive itself, where that has other derivatives; see
-    NOTE [reverse mode of a custom_vjp].
+    NOTE [reverse mode of custom rules].
     """
 
     from_inputs = True
@@ -630,7 +631,7 @@ def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]
                 primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
             )
             plan, calls = ResidualPlan(primitive, mask, residuals), residuals.calls
-    if CUSTOM_VJP in calls and primitive.to_vjp is primitive.flat:
+    if calls & REPLACED and primitive.to_vjp is primitive.flat:
         plan.as_called = VjpPlan(primitive, mask)
         if not plan.extras:
             plan.forward = primitive.kept("forward", primitive._derive_forward, mask)

@@ -78,6 +78,13 @@ product = with_rule(
 )
 
 
+def rounding(value: Any) -> Any:
+    """Straight through; the value in the rule is rounded by ``value``."""
+    rule = jax.custom_jvp(lambda x: jnp.round(x))
+    rule.defjvp(lambda p, t: (value(rule)(p[0]), t[0]))
+    return rule
+
+
 def repeated(x: Any) -> Any:
     return jax.lax.scan(lambda c, _: (sine(c), None), x, None, length=3)[0]
 
@@ -91,12 +98,14 @@ RULES: dict[str, Any] = {
     "in a program": lambda x: jnp.tanh(sine(2.0 * x) ** 2 + jax.jit(exponential)(x)) * x,
     "in a loop": repeated,
     "beside what is saved": lambda x: sine(x) * jnp.linalg.inv(jnp.eye(2) * x.sum())[0, 0],
+    "custom_jvp": rounding(lambda rule: jnp.round),
+    "custom_jvp that calls the function": rounding(lambda rule: rule),
     "under jax.checkpoint": jax.checkpoint(lambda x: sine(x) * x),
 }
 CUBE = np.linspace(0.1, 1.3, 8, dtype=np.float32).reshape(2, 2, 2)
 IN_PLACES: dict[str, Callable[[Any], Any]] = {
     "alone": fad.from_jax,
-    "before others": lambda f: lambda x, g=fad.from_jax(f): fnp.sin(g(x) * x),
+    "before others": lambda f: lambda x, g=fad.from_jax(f): fnp.sin(g(x) ** 2 + g(x) * x),
     "compiled": lambda f: fad.jit(fad.from_jax(f)),
 }
 
@@ -113,10 +122,10 @@ def transformed(transforms: Any, names: Sequence[str], f: Any) -> Any:
 
 @pytest.mark.parametrize("place", IN_PLACES)
 @pytest.mark.parametrize("rule", RULES)
-def test_transforms_of_a_custom_vjp_are_those_of_jax(rule: str, place: str) -> None:
+def test_transforms_of_custom_rules_are_those_of_jax(rule: str, place: str) -> None:
     """All orders of three transforms: JAX's values; where JAX raises, an error that names its call."""
     f = RULES[rule]
-    theirs = (lambda x: jnp.sin(f(x) * x)) if place == "before others" else f
+    theirs = (lambda x: jnp.sin(f(x) ** 2 + f(x) * x)) if place == "before others" else f
     ours = IN_PLACES[place](f)
     for depth in (1, 2, 3) if place == "alone" else (2,):
         for names in itertools.product(("grad", "jvp", "vmap"), repeat=depth):
