@@ -336,13 +336,13 @@ class Guard:
         self._empty = [p for p in empty if not p.value]  # the trace may have put something there
         # All of it, so that few calls look through it.
         each = itertools.chain.from_iterable
-        self._looks = [p.look for p in self.places]
+        self._looks = [p.look for p in self.places if p.look is not None]
         self._same = [p.value for p in self.places]
         self._items = [x for p in holders for x in _items_of(p.value)]
         self._types = list(map(type, each(self._items)))
         self._keys = [x for p in holders for x in _keys_of(p.value)]
         self._ids = list(map(id, each(self._keys)))
-        self._typed = [p.look for p, _ in self._kinds]
+        self._typed = [p.look for p, _ in self._kinds if p.look is not None]
         self._others = [kind for _, kind in self._kinds]
         self._lengths = [p.look or functools.partial(_as_it_is, p.value) for p in self._empty]
 
