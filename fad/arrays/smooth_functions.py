@@ -339,7 +339,7 @@ def _power(power: Function, n: int) -> Function:
     def value(x: Array, y: Array) -> Array:
         if n == 0:
             return power(x, y)
-        factor = math.prod(factors(y))
+        factor = jnp.asarray(math.prod(factors(y)))
         raised = power(x, jnp.where(factor == 0, 0, y - n))
         return factor.astype(raised.dtype) * raised
 

@@ -30,8 +30,8 @@ class _Factors:
 
     multiply: Multiply
 
-    def __call__(self, rest: Sequence[Array], x: Sequence[Array]) -> list[Array]:
-        return [_multiplied(self.multiply, *x, *rest)]
+    def __call__(self, point: Sequence[Array], vector: Sequence[Array]) -> list[Array]:
+        return [_multiplied(self.multiply, *vector, *point)]
 
     @property
     def transposed(self) -> _Factors:
@@ -40,8 +40,7 @@ class _Factors:
 
 def _product(multiply: Multiply, x: Array, v: Array, places: Array, *index: Array) -> Array:
     """``multiply(x, v, *index)``; ``places`` has where in flat ``x`` each element of ``v`` goes."""
-    (out,) = linear_call(_Factors(multiply), [v, places, *index], [x])
-    return out
+    return jnp.asarray(linear_call(_Factors(multiply), [v, places, *index], [x])[0])
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
