@@ -16,6 +16,8 @@ from typing import Protocol
 from fad.core.threads import pace
 from fad.core.types import Aval
 
+LONGEST_QUEUE = 256  # what is queued; the rest is submitted again at a later call
+
 
 class Compiling(Protocol):
     """What can be compiled for abstract values."""
@@ -48,7 +50,7 @@ class _Worker:
     def submit(self, program: Compiling, avals: Sequence[Aval]) -> bool:
         """Have a program compiled for arrays of these avals; False if that cannot be."""
         with self.changed:
-            if self.stopped:
+            if self.stopped or len(self.queue) >= LONGEST_QUEUE:
                 return False
             if self.thread is None:
                 thread = threading.Thread(target=self._work, name="fad-compile", daemon=True)

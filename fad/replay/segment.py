@@ -36,6 +36,7 @@ from fad.core.level import Level, bind, state, with_default_state
 from fad.core.replay_protocol import Pull
 from fad.core.tensor import Lazy, Storage, Tensor, bottom, has_value, new_tensor, take_over
 from fad.core.types import MaybeValue, Operand, PyTree, Value
+from fad.errors import LevelError
 from fad.errors.tracebacks import users_call
 from fad.replay.inputs import (
     Input,
@@ -229,7 +230,15 @@ class Stretch:
             out = level.process(at.op, args)
             return out if type(out) is tuple else (out,)
 
-        return _on_deleted(level, run, args) if any(map(is_deleted, args)) else run(args)
+        outs = _on_deleted(level, run, args) if any(map(is_deleted, args)) else run(args)
+        expected = [output.aval.dtype for output in at.outcome.outputs]
+        if [level.aval(o).dtype for o in outs] != expected:
+            raise LevelError(
+                "jax.config was changed between an operation and the first use of its result, which would "
+                "have another dtype now: change it earlier, or for a block with JAX's context managers "
+                "(jax.enable_x64, jax.default_matmul_precision, ...)"
+            )
+        return outs
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from replays import assert_bits, hits, law, off, outcome, shown, single_runs
 import fad
 import fad.numpy as fnp
 from fad.autograd.graph import GradientEdge
+from fad.errors import LevelError
 from fad.tape.anomaly import observed_nodes
 from fad.testing.gradient_checks import gradcheck, gradgradcheck
 
@@ -323,3 +324,24 @@ def test_what_was_made_to_be_read_keeps_no_data_after_the_pass(read: Callable[[A
             losses.append(loss)
             del x, y
     assert [x() for x in data[1:]] == [None] * 4
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64:UserWarning")
+def test_a_change_of_jaxs_config_before_a_result_is_read_is_an_error() -> None:
+    def loss() -> fad.Tensor:
+        x = fad.tensor([1.0, 2.0, 3.0], dtype="float64", requires_grad=True)
+        return (fnp.sin(x * 2.0) + 1.0).sum()
+
+    before = bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+    try:
+        jax.config.update("jax_enable_x64", True)
+        for _ in range(2):  # what is new runs at once
+            loss().backward()
+        late = loss()
+        jax.config.update("jax_enable_x64", False)
+        with pytest.raises(LevelError, match="jax.config was changed"):
+            late.item()
+        jax.config.update("jax_enable_x64", True)
+        assert late.dtype == "float64" and late.item() == loss().item()
+    finally:
+        jax.config.update("jax_enable_x64", before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Generator
 from typing import Any
@@ -246,6 +247,8 @@ def test_modes_refuse_asynchronous_code(mode: Any) -> None:
     for f in (coroutine, generator):
         with pytest.raises(TypeError, match=rf"{f.__name__} is asynchronous.* write `with fad\."):
             mode(f)
+        with pytest.raises(TypeError, match="is asynchronous"):
+            mode(functools.partial(f))
     assert is_idle()
 
 
