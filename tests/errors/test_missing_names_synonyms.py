@@ -135,7 +135,10 @@ def test_what_is_named_is_there() -> None:
 
 
 def test_what_is_said_of_modules_is_not_about_names_that_are_there() -> None:
-    assert not set(missing_names._FUNCTIONS) & set(dir(fnp)) - {"grad", "vmap"}
+    written = set(
+        missing_names.WRITES
+    )  # NumPy has these in place, and no array of JAX can be written to
+    assert not set(missing_names._FUNCTIONS) & set(dir(fnp)) - {"grad", "vmap"} - written
     for module, table in missing_names._IN_MODULE.items():
         of_module = importlib.import_module(module)
         assert not set(table) & set(dir(of_module))
