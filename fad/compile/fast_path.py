@@ -274,7 +274,7 @@ class QuickStep:
         if len(written) < len(self._writes):
             written = [targets[k] for k in self._write_places]
             storages = list(map(storage_of, written))
-        if links and self._share(written, storages, leaves):
+        if links and self._share(written, storages, targets):
             return MISS
         outputs = _Outputs()
         versions = [s.version + n for s, n in zip(storages, self._counts)]
@@ -321,15 +321,24 @@ class QuickStep:
         return self._results(outputs.all, grads, leaves)
 
     def _share(
-        self, written: Sequence[PyTree], storages: Sequence[Storage], leaves: Sequence[PyTree]
+        self, written: Sequence[PyTree], storages: Sequence[Storage], targets: Sequence[PyTree]
     ) -> bool:
-        """Whether one that is written to is a view, or an argument shares its storage with another such."""
+        """Whether one that is written to is a view, or shares its storage with another one that is used.
+
+        Those from outside may share one with each other, as they do in the body; arguments do not there.
+        """
         links = [t.meta.link for t in written]
         if any([x is not None and (x.base is not None or x.chain) for x in links]):
             return True
-        metas = [(x, x.meta) for x in leaves if type(x) is Tensor]
-        shared = [x for x, meta in metas if meta is not None and meta.storage in storages]
-        return len(shared) > len(self._writes) - len(self._written)
+        if len(set(map(id, storages))) < len(storages):
+            return True
+        leaves = range(len(self._captured), len(targets) - len(self._owners))
+        pairs = zip(self._write_places, storages, strict=True)
+        of_leaves = [s for place, s in pairs if place in leaves]
+        shared = _count_of(storages, targets[leaves.start : leaves.stop])
+        if shared > len(of_leaves):
+            return True
+        return bool(of_leaves) and _count_of(of_leaves, targets) > len(of_leaves)
 
     def _take(
         self,
@@ -420,6 +429,12 @@ def _add_arrays(
             return False
         arrays.append(t)
     return True
+
+
+def _count_of(storages: Sequence[Storage], tensors: Sequence[PyTree]) -> int:
+    """How many of these Tensors have one of these storages."""
+    metas = [x.meta for x in tensors if type(x) is Tensor]
+    return sum([meta is not None and meta.storage in storages for meta in metas])
 
 
 def _impl_of(x: PyTree) -> object:

@@ -458,7 +458,11 @@ class StepState:
         """
         changed = [k for k, x in enumerate(leaves) if any([x is t for t in written])]
         check_written(leaves, changed, "jit")
-        others = [outer.find(leaves) for outer in self.outers if outer.tensor is not None]
+        others = [
+            outer.find(leaves)
+            for outer in self.outers
+            if outer.tensor is not None or not isinstance(outer.source, int)
+        ]
         for k, x in enumerate(leaves):
             if not isinstance(x, Tensor) or x.meta is None:
                 continue
@@ -509,7 +513,7 @@ class StepState:
             if plain and level is ROOT and isinstance(new._value, jax.core.Tracer):
                 _refuse_traced(t)
             plain = plain and level is ROOT and type(new._value) is array_type
-            plain = plain and t.level is ROOT and not effect.tracked
+            plain = plain and t.level is ROOT and not effect.tracked and not _is_view(t)
             if level is ROOT or level is state.body:
                 continue
             check_captured(t, new)
@@ -671,6 +675,12 @@ def without_history(x: PyTree) -> PyTree:
     if not x.requires_grad or (level is not ROOT and level is not state.body):
         return x
     return new_tensor(x.value, level or ROOT, x.aux)
+
+
+def _is_view(t: Tensor) -> bool:
+    """Whether a write to ``t`` changes a Tensor that is larger, or in another form."""
+    link = link_of(t)
+    return link is not None and (link.base is not None or bool(link.chain))
 
 
 def _apply(effect: Effect, t: Tensor, new: PyTree) -> None:
