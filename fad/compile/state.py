@@ -24,7 +24,7 @@ import collections
 import dataclasses
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -32,7 +32,7 @@ import numpy as np
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
 from fad.compile.outer_values import Live, Move, Surroundings
 from fad.core.avals import aval_of, struct_of
-from fad.core.jaxapi import array_type, is_extended, part_for
+from fad.core.jaxapi import array_type, axes_named, is_extended, part_for
 from fad.core.jaxprs import bind_jaxpr
 from fad.core.level import Level, batch_dim, flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
@@ -51,7 +51,7 @@ from fad.errors import GradientError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
-from fad.tape.vmap import bind_program
+from fad.tape.vmap import bind_collective, bind_program, named_levels
 from fad.transforms.backward import leaf_outside
 from fad.transforms.boundary import check_written, leave
 from fad.views.aliases import Link, link_of, snapshot
@@ -269,7 +269,8 @@ class StepState:
                 not is_grad or any([p.value is root.tensor for p in places])
             ):
                 outer.tensor = root.tensor
-        self._parts: dict[int, tuple[Primitive, list[bool]]] = {}  # by the number of an output
+        # By the number of an output: see `at_their_levels`.
+        self._parts: dict[int, tuple[Primitive, list[bool], frozenset[Hashable]]] = {}
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
         self.kinds = [outer_or(kind) for kind in trace.kinds]
         self.leaf_facts = trace.leaf_facts
@@ -491,11 +492,19 @@ class StepState:
             if k not in self._parts:
                 closed = jax.make_jaxpr(primitive.flat)(*map(_struct, operands))
                 part, needed = part_for(closed, k)
-                self._parts[k] = Primitive(primitive.name, _only(bind_jaxpr(part))), needed
-            alone, needed = self._parts[k]
+                names = axes_named(part.jaxpr)
+                alone = Primitive(primitive.name, _only(bind_jaxpr(part)), collective=bool(names))
+                alone.calls = primitive.calls
+                self._parts[k] = alone, needed, names
+            alone, needed, names = self._parts[k]
             values = list(itertools.compress(operands, needed))
-            if not around <= set().union(*map(_levels, values)):
-                results[k] = bind_program(alone, values)
+            own = set().union(*map(_levels, values))
+            own |= {level for name, level in named_levels().items() if name in names}
+            if around <= own:
+                continue
+            results[k] = (
+                bind_collective(alone, values, names) if names else bind_program(alone, values)
+            )
         return results
 
     def apply(

@@ -710,3 +710,41 @@ def test_what_is_written_is_at_the_levels_of_what_it_depends_on(around: Any, dep
         jax.tree.leaves(outcome(fad.jit)), jax.tree.leaves(outcome(lambda f: f)), strict=True
     ):
         assert a == b or a == pytest.approx(b, rel=1e-5)
+
+
+@pytest.mark.parametrize("mapped_twice", [False, True])
+@pytest.mark.parametrize(
+    "written", ["of ones", "of the argument", "of what is written", "index", "beside"]
+)
+def test_a_collective_gives_what_is_written_the_level_of_its_axis(
+    written: str, mapped_twice: bool
+) -> None:
+    def outcome(compile: Any) -> Any:
+        c, count = fad.tensor(0.0), fad.tensor(0.0)
+
+        def step(v):
+            if written == "of ones":
+                c.add_(fad.lax.psum(fnp.ones(()), "i"))
+            elif written == "of the argument":
+                c.add_(fad.lax.psum(v, "i"))
+            elif written == "of what is written":
+                c.add_(fad.lax.psum(c * 1.0, "i"))
+            elif written == "index":
+                c.add_(fad.lax.axis_index("i") * 1.0)
+            else:
+                count.add_(1.0)
+                c.copy_(count * 2.0)
+            return v * fad.lax.psum(v, "i")
+
+        mapped, v = fad.vmap(compile(step), axis_name="i"), fnp.ones(3)
+        if mapped_twice:
+            mapped, v = fad.vmap(mapped, axis_name="j"), fnp.ones((2, 3))
+        results = []
+        for _ in range(2):
+            try:
+                results.append(mapped(v).tolist())
+            except LevelError as error:
+                results.append(str(error).partition("(")[0])
+        return results, c.tolist(), count.tolist()
+
+    assert outcome(fad.jit) == outcome(lambda f: f)
