@@ -318,7 +318,7 @@ class QuickStep:
             raise
         taken.now = None
         self._warm = True
-        return self._results(outputs.all, grads, leaves)
+        return self._results(outputs.all, grads, targets, leaves)
 
     def _share(
         self, written: Sequence[PyTree], storages: Sequence[Storage], targets: Sequence[PyTree]
@@ -363,7 +363,11 @@ class QuickStep:
                 operands[place] = _copy(operands[place])
 
     def _results(
-        self, outputs: Sequence[PyTree], grads: dict[int, Tensor], leaves: Sequence[PyTree]
+        self,
+        outputs: Sequence[PyTree],
+        grads: dict[int, Tensor],
+        targets: Sequence[PyTree],
+        leaves: Sequence[PyTree],
     ) -> list[PyTree]:
         step = self.step
         tensors = step.gives_tensors(leaves)
@@ -373,7 +377,8 @@ class QuickStep:
         values, k = [], 0
         for kind in step.kinds:
             if not isinstance(kind, str):
-                x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
+                # As it was found before the call, which may have replaced a ``.grad``.
+                x = targets[self._places[id(kind)]] if isinstance(kind, OuterTensor) else kind
                 values.append(x if tensors else x.value)
                 continue
             out = grads.get(k)

@@ -554,20 +554,28 @@ class StepState:
         leaf = leaves[self.given[output]] if output in self.given else None
         return leaf if isinstance(leaf, Tensor) else None
 
+    def found_results(self, leaves: Sequence[PyTree]) -> list[PyTree]:
+        """The results that are Tensors from outside; to be found before `apply` replaces a ``.grad``."""
+        found = [x for x in self.kinds if not isinstance(x, str)]
+        return [x.find(leaves) if isinstance(x, OuterTensor) else x for x in found]
+
     def results(
-        self, outs: Sequence[PyTree], leaves: Sequence[PyTree], applies: bool = True
+        self,
+        outs: Sequence[PyTree],
+        leaves: Sequence[PyTree],
+        found: Sequence[PyTree],
+        applies: bool = True,
     ) -> list[PyTree]:
         """The results of the function, of the outputs of the program.
 
-        ``applies``: what the body has written to is written to.
+        ``found``: `found_results`. ``applies``: what the body has written to is written to.
         """
         tensors = self.gives_tensors(leaves)
-        numbers = itertools.count()
+        numbers, others = itertools.count(), iter(found)
         results: list[PyTree] = []
         for kind in self.kinds:
             if not isinstance(kind, str):
-                x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
-                results.append(leave(x, tensors))
+                results.append(leave(next(others), tensors))
                 continue
             k = next(numbers)
             leaf = self.given_back(k, leaves) if applies else None

@@ -748,3 +748,36 @@ def test_a_collective_gives_what_is_written_the_level_of_its_axis(
         return results, c.tolist(), count.tolist()
 
     assert outcome(fad.jit) == outcome(lambda f: f)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("case", ["replaced", "written to", "both", "computed", "added to"])
+def test_a_grad_that_the_body_returns_is_the_one_that_was_there(case: str, nested: bool) -> None:
+    def outcome(compile: Any) -> Any:
+        p = leaf(1.0, 2.0)
+        p.grad = fad.tensor([1.0, 2.0])
+
+        def step(v):
+            grad = p.grad
+            if case == "written to":
+                grad.mul_(3.0)
+            if case == "computed":
+                p.grad = grad * v
+                return (grad,)
+            if case != "added to":
+                p.grad = None
+            (p * v).sum().backward()
+            return (grad, p.grad, v) if case == "both" else (grad,)
+
+        compiled, outcomes = compile(step), []
+        for k in range(6):
+            before = p.grad
+            results = compiled(fad.tensor(2.0 + k))
+            same = (results[0] is before, results[0] is p.grad)
+            outcomes.append(([x.tolist() for x in results], p.grad.tolist(), nested or same))
+            if k == 3:
+                p.grad = fad.tensor([7.0, 7.0])
+        return outcomes
+
+    compile = (lambda f: fad.jit(fad.jit(f))) if nested else fad.jit
+    assert outcome(compile) == outcome(lambda f: f)
