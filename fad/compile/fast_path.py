@@ -188,7 +188,9 @@ class QuickStep:
         self._tensors = [
             first + x.source for x in arguments if id(x) in changed or x.tensor is not None
         ]
-        self._is_special = bool(self._tensors or self._numbers or self._same)
+        self._is_special = bool(
+            self._tensors or self._numbers or self._same or self.step.fixed_grads
+        )
 
     def _plan_writes(self) -> None:
         """Which outputs of the program are put where."""
@@ -202,9 +204,13 @@ class QuickStep:
             if place in operands and not is_extended(writes[k].outer.aval.dtype)
         ]
         self._donated = [self._write_places[k] - operands.start for k in self._donors]
+        # Those that a call brings along: arguments, and each ``.grad``.
+        count = len(self._captured)
+        self._passed = [k for k, place in enumerate(self._write_places) if place >= count]
         # The storage of a Tensor that has one of its own stays the same.
         self._written: list[PyTree] = [e.outer.tensor for e in writes if e.outer.source is None]
         self._storages = list(map(storage_of, self._written))
+        self._storage_set = set(self._storages)
         self._counts = [e.writes for e in writes]
         self._others = [(e, places[id(e.outer)]) for e in step.effects if e.what != "value"]
         self._made = sorted({e.output for e, _ in self._others if e.output >= 0})
@@ -261,6 +267,7 @@ class QuickStep:
             all([type(targets[k]) is Tensor for k in self._tensors])
             and all([has_numbers(targets[k], x) for k, x in self._numbers])
             and all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
+            and self.step.has_fixed_grads(leaves)
         )
 
     def _run(
@@ -325,20 +332,16 @@ class QuickStep:
     ) -> bool:
         """Whether one that is written to is a view, or shares its storage with another one that is used.
 
-        Those from outside may share one with each other, as they do in the body; arguments do not there.
+        Those that are the same at each call may share one with each other, as they do in the body.
         """
         links = [t.meta.link for t in written]
         if any([x is not None and (x.base is not None or x.chain) for x in links]):
             return True
-        if len(set(map(id, storages))) < len(storages):
+        count, passed = len(self._captured), self._passed
+        each = set(storages) if passed else self._storage_set
+        if len(each) < len(storages) or _count_of(each, targets[count:]) > len(passed):
             return True
-        leaves = range(len(self._captured), len(targets) - len(self._owners))
-        pairs = zip(self._write_places, storages, strict=True)
-        of_leaves = [s for place, s in pairs if place in leaves]
-        shared = _count_of(storages, targets[leaves.start : leaves.stop])
-        if shared > len(of_leaves):
-            return True
-        return bool(of_leaves) and _count_of(of_leaves, targets) > len(of_leaves)
+        return bool(passed) and _count_of({storages[k] for k in passed}, targets[:count]) > 0
 
     def _take(
         self,
@@ -436,10 +439,10 @@ def _add_arrays(
     return True
 
 
-def _count_of(storages: Sequence[Storage], tensors: Sequence[PyTree]) -> int:
+def _count_of(storages: set[Storage], tensors: Sequence[PyTree]) -> int:
     """How many of these Tensors have one of these storages."""
     metas = [x.meta for x in tensors if type(x) is Tensor]
-    return sum([meta is not None and meta.storage in storages for meta in metas])
+    return len([None for meta in metas if meta is not None and meta.storage in storages])
 
 
 def _impl_of(x: PyTree) -> object:

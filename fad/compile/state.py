@@ -24,6 +24,7 @@ import collections
 import dataclasses
 import itertools
 import operator
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import jax
@@ -37,6 +38,7 @@ from fad.core.jaxprs import bind_jaxpr
 from fad.core.level import Level, batch_dim, flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import (
+    UNSHARED,
     Tensor,
     at_version,
     has_history,
@@ -57,6 +59,7 @@ from fad.transforms.boundary import check_written, leave
 from fad.views.aliases import Link, link_of, snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
+from fad.views.pytree import original
 
 lock = taken.lock
 
@@ -269,6 +272,8 @@ class StepState:
                 not is_grad or any([p.value is root.tensor for p in places])
             ):
                 outer.tensor = root.tensor
+        # A ``.grad`` that shares its storage is used as what it shares: it must be this very Tensor.
+        self.fixed_grads = [(outer_of(x), weakref.ref(x.grad)) for x in twins.fixed_grads()]
         # By the number of an output: see `at_their_levels`.
         self._parts: dict[int, tuple[Primitive, list[bool], frozenset[Hashable]]] = {}
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
@@ -325,6 +330,34 @@ class StepState:
             elif not outer.is_same(t, leaves):
                 yield outer, "is not the same Tensor as before, or no longer that of others"
             tensors.add(id(t))
+        for outer, grad in self.fixed_grads:
+            if outer.find_grad(leaves) is not grad():
+                yield outer, "has another .grad"
+        yield from [(x, "shares its storage with another one now") for x in self._joined(leaves)]
+
+    def has_fixed_grads(self, leaves: Sequence[PyTree]) -> bool:
+        """Whether each ``.grad`` that has to be a certain Tensor is that."""
+        return all([outer.find_grad(leaves) is grad() for outer, grad in self.fixed_grads])
+
+    def _joined(self, leaves: Sequence[PyTree]) -> Iterator[OuterTensor]:
+        """Each ``.grad`` that shares its storage with another one, if one of these is written to.
+
+        Those that did so for the trace are one `OuterTensor`, or own no value.
+        """
+        written = {id(e.outer) for e in self.effects if e.what == "value"}
+        if not written or not any([isinstance(x.source, OuterTensor) for x in self.outers]):
+            return
+        by_storage: dict[int, list[OuterTensor]] = {}
+        for outer in self.outers:
+            t = outer.find(leaves)
+            if isinstance(outer.source, int) or not outer.owns or not isinstance(t, Tensor):
+                continue
+            meta = original(t).meta
+            if meta is not None and meta.storage is not UNSHARED:
+                by_storage.setdefault(id(meta.storage), []).append(outer)
+        for outers in by_storage.values():
+            if len(outers) > 1 and any([id(x) in written for x in outers]):
+                yield from [x for x in outers if isinstance(x.source, OuterTensor)]
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""

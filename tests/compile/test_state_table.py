@@ -781,3 +781,40 @@ def test_a_grad_that_the_body_returns_is_the_one_that_was_there(case: str, neste
 
     compile = (lambda f: fad.jit(fad.jit(f))) if nested else fad.jit
     assert outcome(compile) == outcome(lambda f: f)
+
+
+@pytest.mark.parametrize("first", ["its own", "shared", "the same"])
+@pytest.mark.parametrize("case", ["read", "written to", "both", "added to", "replaced"])
+def test_a_grad_may_come_to_share_a_storage_and_no_longer_do(case: str, first: str) -> None:
+    def outcome(compile: Any) -> Any:
+        w, p = fad.tensor([1.0, 2.0]), leaf(1.0, 1.0)
+
+        def step(v):
+            if case == "read":
+                w.add_(1.0)
+                return p.grad * 1.0
+            if case in ("written to", "both"):
+                p.grad.add_(1.0)
+            if case == "both":
+                w.mul_(2.0)
+            if case == "added to":
+                (p * v).sum().backward()
+            if case == "replaced":
+                before, p.grad = p.grad * 1.0, None
+                (p * v).sum().backward()
+                w.add_(before)
+            return w * 1.0
+
+        compiled, outcomes = compile(step), []
+        kinds = ["its own", "shared", "the same"]
+        start = kinds.index(first)
+        for k in range(start, start + 7):
+            kind = kinds[k % 3]
+            grad = fad.tensor([5.0, float(k)])
+            p.grad = grad if kind == "its own" else w.detach() if kind == "shared" else w
+            for _ in range(4):
+                outcomes.append(compiled(fad.tensor(1.0)).tolist())
+            outcomes += [w.tolist(), p.grad.tolist(), w.version]
+        return outcomes
+
+    assert outcome(fad.jit) == outcome(lambda f: f)
