@@ -188,7 +188,9 @@ class QuickStep:
         self._tensors = [
             first + x.source for x in arguments if id(x) in changed or x.tensor is not None
         ]
-        self._is_special = bool(self._tensors or self._numbers or self._same)
+        self._is_special = bool(
+            self._tensors or self._numbers or self._same or self.step.fixed_grads
+        )
 
     def _plan_writes(self) -> None:
         """Which outputs of the program are put where."""
@@ -202,9 +204,13 @@ class QuickStep:
             if place in operands and not is_extended(writes[k].outer.aval.dtype)
         ]
         self._donated = [self._write_places[k] - operands.start for k in self._donors]
+        # Those that a call brings along: arguments, and each ``.grad``.
+        count = len(self._captured)
+        self._passed = [k for k, place in enumerate(self._write_places) if place >= count]
         # The storage of a Tensor that has one of its own stays the same.
         self._written: list[PyTree] = [e.outer.tensor for e in writes if e.outer.source is None]
         self._storages = list(map(storage_of, self._written))
+        self._storage_set = set(self._storages)
         self._counts = [e.writes for e in writes]
         self._others = [(e, places[id(e.outer)]) for e in step.effects if e.what != "value"]
         self._made = sorted({e.output for e, _ in self._others if e.output >= 0})
@@ -261,6 +267,7 @@ class QuickStep:
             all([type(targets[k]) is Tensor for k in self._tensors])
             and all([has_numbers(targets[k], x) for k, x in self._numbers])
             and all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
+            and self.step.has_fixed_grads(leaves)
         )
 
     def _run(
@@ -274,7 +281,7 @@ class QuickStep:
         if len(written) < len(self._writes):
             written = [targets[k] for k in self._write_places]
             storages = list(map(storage_of, written))
-        if links and self._share(written, storages, leaves):
+        if links and self._share(written, storages, targets):
             return MISS
         outputs = _Outputs()
         versions = [s.version + n for s, n in zip(storages, self._counts)]
@@ -318,18 +325,23 @@ class QuickStep:
             raise
         taken.now = None
         self._warm = True
-        return self._results(outputs.all, grads, leaves)
+        return self._results(outputs.all, grads, targets, leaves)
 
     def _share(
-        self, written: Sequence[PyTree], storages: Sequence[Storage], leaves: Sequence[PyTree]
+        self, written: Sequence[PyTree], storages: Sequence[Storage], targets: Sequence[PyTree]
     ) -> bool:
-        """Whether one that is written to is a view, or an argument shares its storage with another such."""
+        """Whether one that is written to is a view, or shares its storage with another one that is used.
+
+        Those that are the same at each call may share one with each other, as they do in the body.
+        """
         links = [t.meta.link for t in written]
         if any([x is not None and (x.base is not None or x.chain) for x in links]):
             return True
-        metas = [(x, x.meta) for x in leaves if type(x) is Tensor]
-        shared = [x for x, meta in metas if meta is not None and meta.storage in storages]
-        return len(shared) > len(self._writes) - len(self._written)
+        count, passed = len(self._captured), self._passed
+        each = set(storages) if passed else self._storage_set
+        if len(each) < len(storages) or _count_of(each, targets[count:]) > len(passed):
+            return True
+        return bool(passed) and _count_of({storages[k] for k in passed}, targets[:count]) > 0
 
     def _take(
         self,
@@ -354,7 +366,11 @@ class QuickStep:
                 operands[place] = _copy(operands[place])
 
     def _results(
-        self, outputs: Sequence[PyTree], grads: dict[int, Tensor], leaves: Sequence[PyTree]
+        self,
+        outputs: Sequence[PyTree],
+        grads: dict[int, Tensor],
+        targets: Sequence[PyTree],
+        leaves: Sequence[PyTree],
     ) -> list[PyTree]:
         step = self.step
         tensors = step.gives_tensors(leaves)
@@ -364,7 +380,8 @@ class QuickStep:
         values, k = [], 0
         for kind in step.kinds:
             if not isinstance(kind, str):
-                x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
+                # As it was found before the call, which may have replaced a ``.grad``.
+                x = targets[self._places[id(kind)]] if isinstance(kind, OuterTensor) else kind
                 values.append(x if tensors else x.value)
                 continue
             out = grads.get(k)
@@ -420,6 +437,12 @@ def _add_arrays(
             return False
         arrays.append(t)
     return True
+
+
+def _count_of(storages: set[Storage], tensors: Sequence[PyTree]) -> int:
+    """How many of these Tensors have one of these storages."""
+    metas = [x.meta for x in tensors if type(x) is Tensor]
+    return len([None for meta in metas if meta is not None and meta.storage in storages])
 
 
 def _impl_of(x: PyTree) -> object:

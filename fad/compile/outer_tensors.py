@@ -319,6 +319,15 @@ class Twins:
         entry = self._inside.get(id(t))
         return None if entry is None else entry[2]
 
+    def fixed_grads(self) -> list[TwinRoot]:
+        """The roots whose ``.grad`` the body uses, and which shares its storage with something."""
+        entries = [(x, self._inside.get(id(x.grad))) for x in self.roots if x.grad is not None]
+        return [
+            x
+            for x, entry in entries
+            if entry is not None and (entry[2] is None or not entry[2].owns_value)
+        ]
+
     def closed_over(self) -> list[Tensor]:
         """The Tensors outside that have a twin, but arguments that the body does not also close over."""
         entries = self._inside.values()

@@ -24,7 +24,8 @@ import collections
 import dataclasses
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -32,11 +33,12 @@ import numpy as np
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
 from fad.compile.outer_values import Live, Move, Surroundings
 from fad.core.avals import aval_of, struct_of
-from fad.core.jaxapi import array_type, is_extended, part_for
+from fad.core.jaxapi import array_type, axes_named, is_extended, part_for
 from fad.core.jaxprs import bind_jaxpr
 from fad.core.level import Level, batch_dim, flush, inside, layers, modes, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import (
+    UNSHARED,
     Tensor,
     at_version,
     has_history,
@@ -51,12 +53,13 @@ from fad.errors import GradientError, LevelError, describe
 from fad.tape.grad_mode import no_grad
 from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
-from fad.tape.vmap import bind_program
+from fad.tape.vmap import bind_collective, bind_program, named_levels
 from fad.transforms.backward import leaf_outside
 from fad.transforms.boundary import check_written, leave
 from fad.views.aliases import Link, link_of, snapshot
 from fad.views.inplace import check_captured, check_writable, overwrite_from
 from fad.views.make_view import shares
+from fad.views.pytree import original
 
 lock = taken.lock
 
@@ -269,7 +272,10 @@ class StepState:
                 not is_grad or any([p.value is root.tensor for p in places])
             ):
                 outer.tensor = root.tensor
-        self._parts: dict[int, tuple[Primitive, list[bool]]] = {}  # by the number of an output
+        # A ``.grad`` that shares its storage is used as what it shares: it must be this very Tensor.
+        self.fixed_grads = [(outer_of(x), weakref.ref(x.grad)) for x in twins.fixed_grads()]
+        # By the number of an output: see `at_their_levels`.
+        self._parts: dict[int, tuple[Primitive, list[bool], frozenset[Hashable]]] = {}
         self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
         self.kinds = [outer_or(kind) for kind in trace.kinds]
         self.leaf_facts = trace.leaf_facts
@@ -324,6 +330,34 @@ class StepState:
             elif not outer.is_same(t, leaves):
                 yield outer, "is not the same Tensor as before, or no longer that of others"
             tensors.add(id(t))
+        for outer, grad in self.fixed_grads:
+            if outer.find_grad(leaves) is not grad():
+                yield outer, "has another .grad"
+        yield from [(x, "shares its storage with another one now") for x in self._joined(leaves)]
+
+    def has_fixed_grads(self, leaves: Sequence[PyTree]) -> bool:
+        """Whether each ``.grad`` that has to be a certain Tensor is that."""
+        return all([outer.find_grad(leaves) is grad() for outer, grad in self.fixed_grads])
+
+    def _joined(self, leaves: Sequence[PyTree]) -> Iterator[OuterTensor]:
+        """Each ``.grad`` that shares its storage with another one, if one of these is written to.
+
+        Those that did so for the trace are one `OuterTensor`, or own no value.
+        """
+        written = {id(e.outer) for e in self.effects if e.what == "value"}
+        if not written or not any([isinstance(x.source, OuterTensor) for x in self.outers]):
+            return
+        by_storage: dict[int, list[OuterTensor]] = {}
+        for outer in self.outers:
+            t = outer.find(leaves)
+            if isinstance(outer.source, int) or not outer.owns or not isinstance(t, Tensor):
+                continue
+            meta = original(t).meta
+            if meta is not None and meta.storage is not UNSHARED:
+                by_storage.setdefault(id(meta.storage), []).append(outer)
+        for outers in by_storage.values():
+            if len(outers) > 1 and any([id(x) in written for x in outers]):
+                yield from [x for x in outers if isinstance(x.source, OuterTensor)]
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
@@ -458,7 +492,11 @@ class StepState:
         """
         changed = [k for k, x in enumerate(leaves) if any([x is t for t in written])]
         check_written(leaves, changed, "jit")
-        others = [outer.find(leaves) for outer in self.outers if outer.tensor is not None]
+        others = [
+            outer.find(leaves)
+            for outer in self.outers
+            if outer.tensor is not None or not isinstance(outer.source, int)
+        ]
         for k, x in enumerate(leaves):
             if not isinstance(x, Tensor) or x.meta is None:
                 continue
@@ -487,11 +525,19 @@ class StepState:
             if k not in self._parts:
                 closed = jax.make_jaxpr(primitive.flat)(*map(_struct, operands))
                 part, needed = part_for(closed, k)
-                self._parts[k] = Primitive(primitive.name, _only(bind_jaxpr(part))), needed
-            alone, needed = self._parts[k]
+                names = axes_named(part.jaxpr)
+                alone = Primitive(primitive.name, _only(bind_jaxpr(part)), collective=bool(names))
+                alone.calls = primitive.calls
+                self._parts[k] = alone, needed, names
+            alone, needed, names = self._parts[k]
             values = list(itertools.compress(operands, needed))
-            if not around <= set().union(*map(_levels, values)):
-                results[k] = bind_program(alone, values)
+            own = set().union(*map(_levels, values))
+            own |= {level for name, level in named_levels().items() if name in names}
+            if around <= own:
+                continue
+            results[k] = (
+                bind_collective(alone, values, names) if names else bind_program(alone, values)
+            )
         return results
 
     def apply(
@@ -509,7 +555,7 @@ class StepState:
             if plain and level is ROOT and isinstance(new._value, jax.core.Tracer):
                 _refuse_traced(t)
             plain = plain and level is ROOT and type(new._value) is array_type
-            plain = plain and t.level is ROOT and not effect.tracked
+            plain = plain and t.level is ROOT and not effect.tracked and not _is_view(t)
             if level is ROOT or level is state.body:
                 continue
             check_captured(t, new)
@@ -541,20 +587,28 @@ class StepState:
         leaf = leaves[self.given[output]] if output in self.given else None
         return leaf if isinstance(leaf, Tensor) else None
 
+    def found_results(self, leaves: Sequence[PyTree]) -> list[PyTree]:
+        """The results that are Tensors from outside; to be found before `apply` replaces a ``.grad``."""
+        found = [x for x in self.kinds if not isinstance(x, str)]
+        return [x.find(leaves) if isinstance(x, OuterTensor) else x for x in found]
+
     def results(
-        self, outs: Sequence[PyTree], leaves: Sequence[PyTree], applies: bool = True
+        self,
+        outs: Sequence[PyTree],
+        leaves: Sequence[PyTree],
+        found: Sequence[PyTree],
+        applies: bool = True,
     ) -> list[PyTree]:
         """The results of the function, of the outputs of the program.
 
-        ``applies``: what the body has written to is written to.
+        ``found``: `found_results`. ``applies``: what the body has written to is written to.
         """
         tensors = self.gives_tensors(leaves)
-        numbers = itertools.count()
+        numbers, others = itertools.count(), iter(found)
         results: list[PyTree] = []
         for kind in self.kinds:
             if not isinstance(kind, str):
-                x = kind.find(leaves) if isinstance(kind, OuterTensor) else kind
-                results.append(leave(x, tensors))
+                results.append(leave(next(others), tensors))
                 continue
             k = next(numbers)
             leaf = self.given_back(k, leaves) if applies else None
@@ -671,6 +725,12 @@ def without_history(x: PyTree) -> PyTree:
     if not x.requires_grad or (level is not ROOT and level is not state.body):
         return x
     return new_tensor(x.value, level or ROOT, x.aux)
+
+
+def _is_view(t: Tensor) -> bool:
+    """Whether a write to ``t`` changes a Tensor that is larger, or in another form."""
+    link = link_of(t)
+    return link is not None and (link.base is not None or bool(link.chain))
 
 
 def _apply(effect: Effect, t: Tensor, new: PyTree) -> None:

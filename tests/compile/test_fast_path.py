@@ -11,6 +11,7 @@ import pytest
 from helpers import assert_close, is_idle
 
 import fad
+from fad.errors import LevelError
 
 
 def leaf(*numbers: float) -> fad.Tensor:
@@ -153,6 +154,74 @@ def test_parameters_that_others_share_take_the_fast_path(monkeypatch):
     del peer, view
     step(x)
     assert w.tolist() == [5.0, 6.0] and w.version == 7
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [lambda t: t.detach(), lambda t: t[:], lambda t: t.reshape(2)],
+    ids=["detach", "[:]", "reshape"],
+)
+@pytest.mark.parametrize("written", ["outside", "momentum", "argument", "read grad"])
+def test_a_settled_step_refuses_an_argument_that_shares_what_is_written_to(alias, written):
+    """Each write to a ``.grad`` in place was once taken for a written argument."""
+    w, p = fad.tensor([1.0, 2.0]), leaf(1.0, 1.0)
+    p.grad = fad.zeros(2)
+
+    def outside(v):
+        w.add_(1.0)
+        (p * v).sum().backward()
+        return v * 1.0
+
+    def momentum(v):
+        (p * 2.0).sum().backward()
+        w.mul_(0.9).add_(v)
+
+    def argument(v):
+        v.add_(1.0)
+        return w * 1.0
+
+    def read_grad(v):
+        v.add_(1.0)
+        return p.grad * 1.0
+
+    step = fad.jit(
+        {f.__name__: f for f in (outside, momentum, argument, read_grad)}[written.replace(" ", "_")]
+    )
+    for _ in range(3):
+        step(fad.tensor([5.0, 5.0]))
+    assert step._quick
+    shared = p.grad if written == "read grad" else w
+    before = w.tolist(), p.grad.tolist()
+    for _ in range(2):
+        with pytest.raises(LevelError, match="shares its storage with leaf 0 of the arguments"):
+            step(alias(shared))
+    assert (w.tolist(), p.grad.tolist()) == before
+    step(fad.tensor([5.0, 5.0]))
+    assert (w.tolist(), p.grad.tolist()) == before or written in ("outside", "momentum")
+
+
+def test_a_settled_step_changes_the_bases_of_views_that_it_writes_to():
+    @fad.jit
+    def step(t):
+        t.add_(1.0)
+
+    step(fad.zeros(3)), step(fad.zeros(3))
+    assert step._quick
+    for view in (
+        lambda t: t.reshape(3),
+        lambda t: t[:],
+        lambda t: t.detach(),
+        lambda t: t.detach()[:],
+        lambda t: t.reshape(3, 1).detach().reshape(3),
+    ):
+        base = fad.tensor([1.0, 2.0, 3.0])
+        part = view(base)
+        step(part), step(part), step(base)
+        assert base.tolist() == part.tolist() == [4.0, 5.0, 6.0]
+        assert base.version == part.version == 3
+    whole = fad.zeros(6)
+    step(whole[1:4]), step(whole.detach()[3:]), step(whole.reshape(2, 3)[1])
+    assert whole.tolist() == [0.0, 1.0, 1.0, 3.0, 2.0, 2.0]
 
 
 def test_a_step_first_called_with_a_transposed_argument():

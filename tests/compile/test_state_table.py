@@ -710,3 +710,111 @@ def test_what_is_written_is_at_the_levels_of_what_it_depends_on(around: Any, dep
         jax.tree.leaves(outcome(fad.jit)), jax.tree.leaves(outcome(lambda f: f)), strict=True
     ):
         assert a == b or a == pytest.approx(b, rel=1e-5)
+
+
+@pytest.mark.parametrize("mapped_twice", [False, True])
+@pytest.mark.parametrize(
+    "written", ["of ones", "of the argument", "of what is written", "index", "beside"]
+)
+def test_a_collective_gives_what_is_written_the_level_of_its_axis(
+    written: str, mapped_twice: bool
+) -> None:
+    def outcome(compile: Any) -> Any:
+        c, count = fad.tensor(0.0), fad.tensor(0.0)
+
+        def step(v):
+            if written == "of ones":
+                c.add_(fad.lax.psum(fnp.ones(()), "i"))
+            elif written == "of the argument":
+                c.add_(fad.lax.psum(v, "i"))
+            elif written == "of what is written":
+                c.add_(fad.lax.psum(c * 1.0, "i"))
+            elif written == "index":
+                c.add_(fad.lax.axis_index("i") * 1.0)
+            else:
+                count.add_(1.0)
+                c.copy_(count * 2.0)
+            return v * fad.lax.psum(v, "i")
+
+        mapped, v = fad.vmap(compile(step), axis_name="i"), fnp.ones(3)
+        if mapped_twice:
+            mapped, v = fad.vmap(mapped, axis_name="j"), fnp.ones((2, 3))
+        results = []
+        for _ in range(2):
+            try:
+                results.append(mapped(v).tolist())
+            except LevelError as error:
+                results.append(str(error).partition("(")[0])
+        return results, c.tolist(), count.tolist()
+
+    assert outcome(fad.jit) == outcome(lambda f: f)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("case", ["replaced", "written to", "both", "computed", "added to"])
+def test_a_grad_that_the_body_returns_is_the_one_that_was_there(case: str, nested: bool) -> None:
+    def outcome(compile: Any) -> Any:
+        p = leaf(1.0, 2.0)
+        p.grad = fad.tensor([1.0, 2.0])
+
+        def step(v):
+            grad = p.grad
+            if case == "written to":
+                grad.mul_(3.0)
+            if case == "computed":
+                p.grad = grad * v
+                return (grad,)
+            if case != "added to":
+                p.grad = None
+            (p * v).sum().backward()
+            return (grad, p.grad, v) if case == "both" else (grad,)
+
+        compiled, outcomes = compile(step), []
+        for k in range(6):
+            before = p.grad
+            results = compiled(fad.tensor(2.0 + k))
+            same = (results[0] is before, results[0] is p.grad)
+            outcomes.append(([x.tolist() for x in results], p.grad.tolist(), nested or same))
+            if k == 3:
+                p.grad = fad.tensor([7.0, 7.0])
+        return outcomes
+
+    compile = (lambda f: fad.jit(fad.jit(f))) if nested else fad.jit
+    assert outcome(compile) == outcome(lambda f: f)
+
+
+@pytest.mark.parametrize("first", ["its own", "shared", "the same"])
+@pytest.mark.parametrize("case", ["read", "written to", "both", "added to", "replaced"])
+def test_a_grad_may_come_to_share_a_storage_and_no_longer_do(case: str, first: str) -> None:
+    def outcome(compile: Any) -> Any:
+        w, p = fad.tensor([1.0, 2.0]), leaf(1.0, 1.0)
+
+        def step(v):
+            if case == "read":
+                w.add_(1.0)
+                return p.grad * 1.0
+            if case in ("written to", "both"):
+                p.grad.add_(1.0)
+            if case == "both":
+                w.mul_(2.0)
+            if case == "added to":
+                (p * v).sum().backward()
+            if case == "replaced":
+                before, p.grad = p.grad * 1.0, None
+                (p * v).sum().backward()
+                w.add_(before)
+            return w * 1.0
+
+        compiled, outcomes = compile(step), []
+        kinds = ["its own", "shared", "the same"]
+        start = kinds.index(first)
+        for k in range(start, start + 7):
+            kind = kinds[k % 3]
+            grad = fad.tensor([5.0, float(k)])
+            p.grad = grad if kind == "its own" else w.detach() if kind == "shared" else w
+            for _ in range(4):
+                outcomes.append(compiled(fad.tensor(1.0)).tolist())
+            outcomes += [w.tolist(), p.grad.tolist(), w.version]
+        return outcomes
+
+    assert outcome(fad.jit) == outcome(lambda f: f)
