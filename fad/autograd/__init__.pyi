@@ -61,6 +61,6 @@ from fad.transforms.backward import backward as backward
 from fad.transforms.backward import grad as grad
 from fad.views.inplace import increment_version as increment_version
 from fad.views.make_view import view_function as view_function
-from fad.viz.graph_causes import why_of as _why
+from fad.viz.causes import why_of as _why
 
 why = _why
