@@ -93,6 +93,7 @@ def test_the_stub_of_a_table_is_current(module: str) -> None:
     written, expected = face_path(module).read_text(), face_stub(module)
     assert definitions(written) == definitions(expected), HINT
     assert names_in(written) == names_in(expected), HINT
+    assert homes_in(written) == homes_in(expected), HINT
 
 
 @pytest.mark.parametrize("module", FACES)
@@ -118,6 +119,12 @@ def test_definitions_by_hand_have_the_parameters_of_jax(module: Module) -> None:
     expected = parameters_of(importlib.import_module(module.name), found)
     deprecated = {"cond": {"operand"}, "switch": {"operand"}}
     assert found == {name: x - deprecated.get(name, set()) for name, x in expected.items()}
+
+
+def homes_in(text: str) -> set[tuple[str | None, str]]:
+    """What a stub imports, and from where."""
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return {(node.module, alias.name) for node in imports for alias in node.names}
 
 
 def parameters_in(text: str) -> dict[str, set[str]]:
