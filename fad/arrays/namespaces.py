@@ -502,7 +502,7 @@ class Namespace:
         name: the fad module.
         jax_module: the name of the JAX module; it is imported when a name is first looked up.
         children: submodules that fad has too.
-        own: names that the fad module defines itself.
+        defined: names that the fad module defines itself.
 
     A module uses its ``get`` and ``names`` as ``__getattr__`` and ``__dir__`` (PEP 562). A name
     that was looked up is put into the module, so that the next look-up costs nothing.
@@ -511,7 +511,7 @@ class Namespace:
     name: str
     jax_module: str
     children: Sequence[str] = ()
-    own: Sequence[str] = ()
+    defined: Sequence[str] = ()
 
     def get(self, attribute: str) -> PyTree:
         """The fad version of a public name.
@@ -550,7 +550,7 @@ class Namespace:
     def names(self) -> list[str]:
         """The public names."""
         module = importlib.import_module(self.jax_module)
-        public = {*self.children, *self.own}
+        public = {*self.children, *self.defined}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for name in dir(module):

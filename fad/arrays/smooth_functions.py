@@ -758,8 +758,8 @@ def _det(det: Function) -> Function:
         rest = regular(out, jnp.where(mask, eye, a), jnp.where(mask, eye, lu), permutation)
         a = jnp.where(mask, a, eye)
         u, s, vh = jnp.linalg.svd(lax.stop_gradient(a), full_matrices=False)
-        found, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
-        return jnp.where(mask, pullback(jnp.ones_like(found))[0], rest)
+        value, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
+        return jnp.where(mask, pullback(jnp.ones_like(value))[0], rest)
 
     def cofactors(a: Array) -> Array:
         lu, _, permutation = lax.linalg.lu(lax.stop_gradient(a))

@@ -56,8 +56,8 @@ def custom_rules(
     cotangents are JAX's.
 
     Arguments:
-        f: the function, of pytrees of arrays; what is no array or float is passed on as it is. Without it,
-            ``custom_rules`` returns a decorator.
+        f: the function, of pytrees of arrays; anything but an array or a float is passed on as it is.
+            Without it, ``custom_rules`` returns a decorator.
         nondiff_argnums, nondiff_argnames: arguments without a derivative. They come first in ``bwd`` and in
             the rule of ``defjvp``, and Python numbers among them stay what they are.
 

@@ -464,7 +464,10 @@ class Compiled:
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
         with lock if step.acts else contextlib.nullcontext():
-            targets, found = step.targets(leaves, entry.changed), step.found_results(leaves)
+            targets, from_outside = (
+                step.targets(leaves, entry.changed),
+                step.results_from_outside(leaves),
+            )
             out = executed(call, operands) if self._hooks else call(*operands)
             outs: list[PyTree] = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]
@@ -476,7 +479,7 @@ class Compiled:
                     step.apply(targets, outs, leaves)
             elif not step.tracked:
                 outs = list(map(without_history, outs))
-        results = step.results(outs, leaves, found, applies and entry.donating is None)
+        results = step.results(outs, leaves, from_outside, applies and entry.donating is None)
         if entry.changed and applies:
             write_back([leaves[k] for k in entry.changed], changed, "jit")
         return results

@@ -410,8 +410,8 @@ def _unwalked(place: Place) -> list[Place]:
     x = place.value
     if isinstance(x, (list, dict, collections.deque)):
         return []
-    own = {f"{place.name}.{name}" for name in getattr(x, "__dict__", {})}
-    return [p for p in _parts(place) if p.look is not None and p.name not in own]
+    attributes = {f"{place.name}.{name}" for name in getattr(x, "__dict__", {})}
+    return [p for p in _parts(place) if p.look is not None and p.name not in attributes]
 
 
 def _may_change_kind(place: Place) -> bool:
@@ -586,8 +586,8 @@ def _line(f: Callable[..., PyTree], place: str) -> str:
         return ""
     words = re.findall(r"\w+", place)
     lines = sorted({line for _, _, line in code.co_lines() if line})
-    for own in _inner(code):
-        lines += sorted({line for _, _, line in own.co_lines() if line})
+    for inner in _inner(code):
+        lines += sorted({line for _, _, line in inner.co_lines() if line})
     written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
     for word in [w for w in reversed(words) if not w.isdigit()]:
         for line in lines:

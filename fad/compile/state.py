@@ -385,7 +385,7 @@ class StepState:
             self.key_sources[k] = list(itertools.compress(sources, used))
 
     def gives_plain_keys(self, output: int, leaves: Sequence[PyTree]) -> bool:
-        """Whether it is a result of random keys that are computed of no Tensor: JAX has arrays of these."""
+        """Whether it is a result of random keys that depends on no Tensor: JAX gives an array."""
         sources = self.key_sources.get(output)
         if sources is None:
             return False
@@ -531,9 +531,9 @@ class StepState:
                 self._parts[k] = alone, needed, names
             alone, needed, names = self._parts[k]
             values = list(itertools.compress(operands, needed))
-            own = set().union(*map(_levels, values))
-            own |= {level for name, level in named_levels().items() if name in names}
-            if around <= own:
+            levels = set().union(*map(_levels, values))
+            levels |= {level for name, level in named_levels().items() if name in names}
+            if around <= levels:
                 continue
             results[k] = (
                 bind_collective(alone, values, names) if names else bind_program(alone, values)
@@ -587,24 +587,24 @@ class StepState:
         leaf = leaves[self.given[output]] if output in self.given else None
         return leaf if isinstance(leaf, Tensor) else None
 
-    def found_results(self, leaves: Sequence[PyTree]) -> list[PyTree]:
+    def results_from_outside(self, leaves: Sequence[PyTree]) -> list[PyTree]:
         """The results that are Tensors from outside; to be found before `apply` replaces a ``.grad``."""
-        found = [x for x in self.kinds if not isinstance(x, str)]
-        return [x.find(leaves) if isinstance(x, OuterTensor) else x for x in found]
+        outer = [x for x in self.kinds if not isinstance(x, str)]
+        return [x.find(leaves) if isinstance(x, OuterTensor) else x for x in outer]
 
     def results(
         self,
         outs: Sequence[PyTree],
         leaves: Sequence[PyTree],
-        found: Sequence[PyTree],
+        from_outside: Sequence[PyTree],
         applies: bool = True,
     ) -> list[PyTree]:
         """The results of the function, of the outputs of the program.
 
-        ``found``: `found_results`. ``applies``: what the body has written to is written to.
+        ``from_outside``: `results_from_outside`. ``applies``: what the body has written to is written to.
         """
         tensors = self.gives_tensors(leaves)
-        numbers, others = itertools.count(), iter(found)
+        numbers, others = itertools.count(), iter(from_outside)
         results: list[PyTree] = []
         for kind in self.kinds:
             if not isinstance(kind, str):

@@ -46,12 +46,12 @@ def borrow(array: Any, source: Any) -> Array:
     If ``array`` is on another kind of device than ``source``, it is a copy: this blocks until the copy
     is made, and registers nothing.
     """
-    found: Array = array
+    registered: Array = array
     if (source.__dlpack_device__()[0] == CPU) != (array.device.platform == "cpu"):
-        return found.block_until_ready()
+        return registered.block_until_ready()
     key = id(array)
     borrowed[key] = weakref.ref(array, lambda _: borrowed.pop(key, None))
-    return found
+    return registered
 
 
 def is_borrowed(value: object) -> bool:
@@ -94,6 +94,6 @@ def waited(out: T, operands: Sequence[Operand]) -> T:
     """
     for v in operands:
         if id(v) in borrowed or type(v) is np.ndarray:
-            found: T = jax.block_until_ready(out)
-            return found
+            ready: T = jax.block_until_ready(out)
+            return ready
     return out

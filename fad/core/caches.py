@@ -58,10 +58,10 @@ class Cache:
     def get(self, key: Hashable) -> Any:
         """The entry of ``key``, None if there is none."""
         with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
+            entry = self._entries.get(key)
+            if entry is not None:
                 self._entries.move_to_end(key)
-            return found
+            return entry
 
     def put(self, key: Hashable, value: T) -> T:
         """Keep ``value``, and return it; of several threads, what the first has put."""

@@ -49,7 +49,7 @@ _PLATFORMS = {"cuda": "gpu", "mps": "METAL", "xla": "tpu"}
 
 
 def device_of(device: Any) -> Any:
-    """The device that a string names; what is no string is returned as it is.
+    """The device that a string names; anything but a string is returned as it is.
 
     Arguments:
         device: the platform, as JAX calls it (``"cuda"`` is ``"gpu"``), and behind a colon the number of

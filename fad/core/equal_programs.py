@@ -80,13 +80,13 @@ class EqualPrograms:
         name: of the function, as profilers show it.
         flat: the function.
         alone: it, compiled by `jax.jit`: for calls whose program is not found.
-        known: a cache of the equations of ``flat``, see `known_call`.
+        calls: a cache of the equations of ``flat``, see `known_call`.
     """
 
     name: str
     flat: ArrayFunction
     alone: ArrayFunction
-    known: dict[Hashable, KnownCall]
+    calls: dict[Hashable, KnownCall]
     _compiled: dict[tuple[JaxProgram, int], _Compiled] = dataclasses.field(default_factory=dict)
 
     def find(self, values: Sequence[Operand], depth: int) -> tuple[_Compiled, bool]:
@@ -95,7 +95,7 @@ class EqualPrograms:
         Arguments:
             depth: `EXECUTED`; or 0 for a call that JAX may transform.
         """
-        closed, single = known_call(self.known, self.flat, values)
+        closed, single = known_call(self.calls, self.flat, values)
         if closed is None:
             return (self.alone, []), single
         compiled = self._compiled.get((closed, depth))

@@ -384,10 +384,10 @@ def zeros(aval: Any) -> Any:
 
 def as_weak(x: types.Array) -> types.Array:
     """An array as one of weak type: it takes the type of what it is computed with."""
-    found: types.Array = jax.lax.convert_element_type_p.bind(
+    weak: types.Array = jax.lax.convert_element_type_p.bind(
         x, new_dtype=x.dtype, weak_type=True, sharding=None
     )
-    return found
+    return weak
 
 
 def is_extended(dtype: types.DType) -> bool:
@@ -519,8 +519,8 @@ def called(eqn: types.JaxEquation) -> types.JaxProgram | None:
         closed = eqn.params.get("jaxpr")
         return closed if isinstance(closed, ClosedJaxpr) else None
     if eqn.params.get("branches_platforms") == (("mosaic",), None):
-        found: types.JaxProgram | None = eqn.params["branches"][-1]
-        return found
+        branch: types.JaxProgram | None = eqn.params["branches"][-1]
+        return branch
     return None
 
 
@@ -531,8 +531,8 @@ def computed_by(eqn: types.JaxEquation) -> types.JaxProgram | None:
     program: Callable[[types.JaxEquation], types.JaxProgram] | None = flag_of(eqn, "program")
     if program is not None:
         return program(eqn)
-    found: types.JaxProgram = eqn.params["call" if "call" in eqn.params else "call_jaxpr"]
-    return found
+    closed: types.JaxProgram = eqn.params["call" if "call" in eqn.params else "call_jaxpr"]
+    return closed
 
 
 def has_own_rules(eqn: types.JaxEquation) -> bool:
@@ -643,8 +643,8 @@ def branches(eqn: types.JaxEquation) -> Sequence[types.JaxProgram]:
     >>> [len(program.eqns) for program in fad.extend.branches(eqn)]
     [1, 0]
     """
-    found: Sequence[types.JaxProgram] = eqn.params["branches"]
-    return found
+    closed: Sequence[types.JaxProgram] = eqn.params["branches"]
+    return closed
 
 
 class SliceParts(NamedTuple):

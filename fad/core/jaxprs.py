@@ -275,7 +275,7 @@ def trace(f: ArrayFunction, operands: Iterable[Operand | Aval]) -> tuple[JaxProg
 
 
 def write_call(
-    known: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand]
+    cached: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand]
 ) -> Outputs:
     """Write a call of ``f`` into the program being traced: what it returns, an array or a tuple.
 
@@ -283,12 +283,12 @@ def write_call(
     for one call only.
 
     Arguments:
-        known: a cache of the equations of ``f``, see `known_call`.
+        cached: a cache of the equations of ``f``, see `known_call`.
     """
     program = current_program()
     if program is None:
         return None
-    equations, single = known_call(known, f, values)
+    equations, single = known_call(cached, f, values)
     if equations is None:
         return None
     outs = write_equations(program, equations, values)
@@ -296,19 +296,19 @@ def write_call(
 
 
 def known_call(
-    known: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand]
+    cached: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand]
 ) -> KnownCall:
     """The equations of ``f`` for such ``values``, from a cache of them by the avals of these."""
     kinds: list[Any] = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]
     key = (trace_context(), *kinds)
-    call = known.get(key)
+    call = cached.get(key)
     if call is None:
         operands = [
             v if type(v) in SCALARS else struct_of(k) for v, k in zip(values, kinds, strict=True)
         ]
         closed, shape = trace(f, operands)
         once = any([isinstance(c, jax.core.Tracer) for c in closed.consts])
-        call = known[key] = (None if once else closed, type(shape) is not tuple)
+        call = cached[key] = (None if once else closed, type(shape) is not tuple)
     return call
 
 
@@ -350,15 +350,15 @@ def bind_jaxpr(closed: JaxProgram) -> Callable[..., list[Array]]:
 EXECUTED = 3  # as the depth of a program: none of its derivatives is taken any more
 
 
-def parameters_key(eqn: JaxEquation, known: dict[int, Hashable], depth: int = 0) -> Hashable:
+def parameters_key(eqn: JaxEquation, keys: dict[int, Hashable], depth: int = 0) -> Hashable:
     """A hashable form of the parameters of an equation, as in `jaxpr_key`.
 
     Arguments:
-        known: those of other equations: the equations that are written often share their parameters.
+        keys: those of other equations: the equations that are written often share their parameters.
         depth: how deep in derivatives of derivatives the equation is, see `_key_with_rule`; `EXECUTED` if it
             is only executed.
     """
-    key: Hashable = known.get(id(eqn.params))
+    key: Hashable = keys.get(id(eqn.params))
     if key is None:
         computed = computed_by(eqn) if depth == EXECUTED else None
         if computed is not None:
@@ -367,7 +367,7 @@ def parameters_key(eqn: JaxEquation, known: dict[int, Hashable], depth: int = 0)
             key = _key_with_rule(eqn, depth)
         else:
             key = tuple([(n, _parameter_key(p, depth)) for n, p in telling_parameters(eqn)])
-        known[id(eqn.params)] = key
+        keys[id(eqn.params)] = key
     return key
 
 

@@ -621,11 +621,11 @@ class LoopReads:
         if carry is not None:
             for i in np.flatnonzero((rows < 0) & (rows >= -len(carry.initial))).tolist():
                 fits[i] = values[i] == carry.initial[rows[i]]
-        held = rows[fits]
-        entry = max(0, -int(held.min()))
-        if not entry and carry is not None and held.max() + 1 < loop.count:
+        rows_that_fit = rows[fits]
+        entry = max(0, -int(rows_that_fit.min()))
+        if not entry and carry is not None and rows_that_fit.max() + 1 < loop.count:
             entry = 1
-        if held.max() + entry >= loop.count:
+        if rows_that_fit.max() + entry >= loop.count:
             return None
         value = value._replace(entry=entry)
         return Elements(k, value, int(rows[0]) + entry, step, len(values)), fits

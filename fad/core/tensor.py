@@ -282,8 +282,8 @@ class Tensor(TensorMembers, metaclass=_TensorType):
     @property
     def dtype(self) -> DType:
         """The NumPy dtype of the elements."""
-        found: DType = self.aval.dtype
-        return found
+        dtype: DType = self.aval.dtype
+        return dtype
 
     @property
     def ndim(self) -> int:

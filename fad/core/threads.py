@@ -33,14 +33,14 @@ def on_new_thread(f: Callable[[], R], name: str) -> R:
     >>> on_new_thread(lambda: threading.current_thread().name, "another")
     'another'
     """
-    found: list[R] = []
+    results: list[R] = []
     failed: list[BaseException] = []
     interrupted, ended = threading.Event(), threading.Event()
 
     def work() -> None:
         try:
             if not interrupted.is_set():
-                found.append(f())
+                results.append(f())
         except BaseException as error:  # of any kind: it is raised again in the calling thread
             failed.append(error)
         finally:
@@ -62,7 +62,7 @@ def on_new_thread(f: Callable[[], R], name: str) -> R:
         joined()
         raise
     if not failed:
-        return found[0]
+        return results[0]
     try:
         raise failed[0]
     finally:
@@ -179,11 +179,11 @@ def sleep(seconds: float) -> None:
     Tracing is suspended here meanwhile, so that a finalizer on this thread computes eagerly.
     """
     with _lock:
-        own = {call for call in _running.copy() if call.thread == threading.get_ident()}
+        calls = {call for call in _running.copy() if call.thread == threading.get_ident()}
     with jax.ensure_compile_time_eval():
-        _resume(own)
+        _resume(calls)
         time.sleep(seconds)
-        _suspend(own)
+        _suspend(calls)
 
 
 # How a thread that traces and lowers programs yields the GIL to other threads.

@@ -63,8 +63,8 @@ def _tuple_of(count: int) -> PyTreeDef:
 
 def is_flat(structure: PyTreeDef) -> bool:
     """Whether it is that of one leaf, or of a tuple of leaves."""
-    found: bool = structure == LEAF or structure == _tuple_of(structure.num_leaves)
-    return found
+    flat: bool = structure == LEAF or structure == _tuple_of(structure.num_leaves)
+    return flat
 
 
 def unflatten(structure: PyTreeDef, leaves: Sequence[object], like: PyTree = None) -> PyTree:
@@ -138,8 +138,8 @@ def leaves_like(structure: PyTreeDef, tree: PyTree) -> list[Any] | None:
     >>> fad.core.trees.leaves_like(structure, {"a": 4.0, "b": None, "c": None})
     [4.0, None, None]
     """
-    leaves, found = flatten(tree)
-    if found == structure:
+    leaves, structure_of_tree = flatten(tree)
+    if structure_of_tree == structure:
         return leaves
     places = tree_util.tree_unflatten(structure, list(range(structure.num_leaves)))
     result: list[Any] = []

@@ -179,9 +179,9 @@ class JacobianRows(NamedTuple):
             taken = jnp.take_along_axis(self.array, np.maximum(rows, 0), 0)
             return _where(rows >= 0, taken)
         at = pattern.at
-        own = self.pattern.at
-        given = [_where(_mask(own[k : k + 1], at), x) for k, x in enumerate(self.array)]
-        return functools.reduce(jnp.add, given)
+        coordinates = self.pattern.at
+        masked = [_where(_mask(coordinates[k : k + 1], at), x) for k, x in enumerate(self.array)]
+        return functools.reduce(jnp.add, masked)
 
     def uniform(self, axes: Sequence[int]) -> JacobianRows:
         """Rows that stand for the same coordinates along ``axes``."""
@@ -216,10 +216,10 @@ class Coordinates(NamedTuple):
 @functools.lru_cache(maxsize=128)
 def _rows_in(pattern: RowPattern, other: RowPattern) -> np.ndarray:
     """For each row of ``other``, at each element, the row of ``pattern`` for its coordinate; -1: none."""
-    found = np.full(np.broadcast_shapes(pattern.at[:1].shape, other.at.shape), -1)
+    rows = np.full(np.broadcast_shapes(pattern.at[:1].shape, other.at.shape), -1)
     for row, at in enumerate(pattern.at):
-        found[(at == other.at) & (other.at >= 0)] = row
-    return found
+        rows[(at == other.at) & (other.at >= 0)] = row
+    return rows
 
 
 def _where(mask: Array | np.ndarray, x: Array) -> Array:
@@ -228,16 +228,16 @@ def _where(mask: Array | np.ndarray, x: Array) -> Array:
     )
 
 
-def _mask(own: np.ndarray, other: np.ndarray) -> Any:
+def _mask(row: np.ndarray, other: np.ndarray) -> Any:
     """Where a row of one pattern stands for the coordinate of another pattern.
 
     Mostly their numbers grow evenly along each axis. Then the mask is computed where it is used, which takes
     less time than to read it. Where a row stands for none, it is zero, and the mask may say anything.
     """
-    steps, of_other = _steps(own), _steps(other)
+    steps, of_other = _steps(row), _steps(other)
     if steps is None or of_other is None or (other < 0).any():
-        return (own == other) & (other >= 0)
-    shape = np.broadcast_shapes(own.shape, other.shape)
+        return (row == other) & (other >= 0)
+    shape = np.broadcast_shapes(row.shape, other.shape)
     return _numbers(steps, shape) == _numbers(of_other, shape)
 
 
@@ -247,8 +247,8 @@ def _steps(at: np.ndarray) -> np.ndarray | None:
     if not len(places):
         return None
     system = np.insert(places, 0, 1, 1)
-    found = np.linalg.lstsq(system, at[at >= 0], rcond=None)[0].round().astype(np.int32)
-    return found if (system @ found == at[at >= 0]).all() else None
+    steps = np.linalg.lstsq(system, at[at >= 0], rcond=None)[0].round().astype(np.int32)
+    return steps if (system @ steps == at[at >= 0]).all() else None
 
 
 def _numbers(steps: np.ndarray, shape: tuple[int, ...]) -> Array:
@@ -268,7 +268,7 @@ def added(a: JacobianRows | None, b: JacobianRows) -> JacobianRows:
 
 
 def aligned(
-    given: Sequence[JacobianRows],
+    jacobians: Sequence[JacobianRows],
     axes: Sequence[tuple[int | None, ...]],
     ndim: int,
     choose: Callable[[Sequence[RowPattern]], RowPattern] = union,
@@ -276,7 +276,7 @@ def aligned(
     """Arrays with the same coordinate in each row, for an operation that takes all of them at once.
 
     Arguments:
-        given: the Jacobians of its operands.
+        jacobians: the Jacobians of its operands.
         axes: for each operand, `kept_axes`.
         ndim: of the result.
         choose: the pattern of the result, from those of the operands: that of all coordinates of a sum; for
@@ -289,11 +289,11 @@ def aligned(
     kept = [tuple([a if a in shared else None for a in of_one]) for of_one in axes]
     patterns = [
         rows.pattern.uniform([i for i, a in enumerate(of_one) if a is None]).on_axes(of_one, ndim)
-        for rows, of_one in zip(given, kept, strict=True)
+        for rows, of_one in zip(jacobians, kept, strict=True)
     ]
     result = choose(patterns)
     arrays = []
-    for rows, of_one in zip(given, kept, strict=True):
+    for rows, of_one in zip(jacobians, kept, strict=True):
         places: list[int | None] = [None] * ndim
         for i, a in enumerate(of_one):
             if a is not None:

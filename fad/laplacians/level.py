@@ -112,9 +112,9 @@ class LaplacianLevel(RecordingLevel):
         make = functools.partial(_derive, op, layouts)
         derived = op.derived((self.kind, layouts, avals), "laplacian", make)
         operands = [part for aux in differentiated for part in _arrays(aux)]
-        found = derived.unflatten(bind(derived, [*values, *operands]))
-        outs = tuple([self.with_derivatives(*parts) for parts in found["outs"]])
-        return outs[0] if "single" in found else outs
+        results = derived.unflatten(bind(derived, [*values, *operands]))
+        outs = tuple([self.with_derivatives(*parts) for parts in results["outs"]])
+        return outs[0] if "single" in results else outs
 
     def _by_jvp(self, op: Operation, values: list[Any], differentiated: Sequence[Any]) -> Outputs:
         """By the jvp of ``op`` in the jvp of ``op``, along each row of the Jacobian: the rule of a Function.
@@ -223,13 +223,13 @@ def _derive(op: Primitive, layouts: tuple[Any, ...]) -> ArrayFunction:
     n = len(layouts)
 
     def laplacian(*values: Array) -> dict[str, Any]:
-        given = iter(values[n:])
-        parts = [[*_aux_of(given, layout), None, None][:2] for layout in layouts]
+        rest = iter(values[n:])
+        parts = [[*_aux_of(rest, layout), None, None][:2] for layout in layouts]
         closed, shape = trace(op.to_jvp, values[:n])
         inputs = [[v, *_whole(v, m)] for v, m in zip(values[:n], parts, strict=True)]
         outs = _evaluate_all(closed, inputs)
-        found = {"outs": [[part for part in o if part is not None] for o in outs]}
-        return found if type(shape) is tuple else {**found, "single": ()}
+        results = {"outs": [[part for part in o if part is not None] for o in outs]}
+        return results if type(shape) is tuple else {**results, "single": ()}
 
     return laplacian
 
@@ -268,10 +268,10 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
         return _slogdet(outs, *inputs)
     derivative = derivative_of(eqn, differentiated, kept, point)
     if depends_on_point(derivative.jaxpr, differentiated):
-        found = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
+        results = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
     else:
-        found = _linear(eqn, derivative, point, differentiated, inputs)
-    by_place = dict(zip(kept, found, strict=True))
+        results = _linear(eqn, derivative, point, differentiated, inputs)
+    by_place = dict(zip(kept, results, strict=True))
     return [[o, *by_place.get(k, [None, None])] for k, o in enumerate(outs)]
 
 
@@ -284,12 +284,12 @@ def _linear(
 ) -> list[Carried]:
     """Jacobians and Laplacians from a derivative that is the same at all points."""
     along = functools.partial(run_program, derivative, *point)
-    own = [inputs[k] for k in differentiated]
+    carried = [inputs[k] for k in differentiated]
     arrays, pattern = rearranged(eqn, [x[1] for x in inputs]) or _aligned(
         eqn, differentiated, inputs
     )
     rows = _jacobians(jax.vmap(along)(*arrays), pattern)
-    return [[j, b] for j, b in zip(rows, _of_laplacians(along, own, len(rows)), strict=True)]
+    return [[j, b] for j, b in zip(rows, _of_laplacians(along, carried, len(rows)), strict=True)]
 
 
 def _aligned(
@@ -309,8 +309,8 @@ def _of_laplacians(along: Callable[..., Outputs], inputs: list[Carried], count: 
     """A derivative applied to Laplacians; None where all are zero."""
     if all([x[2] is None for x in inputs]):
         return [None] * count
-    found: list[Array] = along(*[jnp.zeros_like(x[0]) if x[2] is None else x[2] for x in inputs])
-    return found
+    pushed: list[Array] = along(*[jnp.zeros_like(x[0]) if x[2] is None else x[2] for x in inputs])
+    return pushed
 
 
 def _by_second_derivatives(
@@ -331,10 +331,10 @@ def _by_second_derivatives(
 
         return jax.jvp(first, tuple([point[k] for k in differentiated]), directions)
 
-    own = [inputs[k] for k in differentiated]
+    carried = [inputs[k] for k in differentiated]
     arrays, pattern = _aligned(eqn, differentiated, inputs)
     rows, bends = jax.vmap(along)(*arrays)
-    rest = _of_laplacians(functools.partial(run_program, derivative, *point), own, len(rows))
+    rest = _of_laplacians(functools.partial(run_program, derivative, *point), carried, len(rows))
     sums = [jnp.sum(b, 0) for b in bends]
     jacobians = _jacobians(rows, pattern)
     return [[j, plus(b, c)] for j, b, c in zip(jacobians, sums, rest, strict=True)]

@@ -72,7 +72,7 @@ def _of_program(closed: JaxProgram) -> list[tuple[int | None, ...]]:
     """`kept_axes` of a program with one result, by those of its equations."""
     # For each value, and each operand that it depends on: along which axis that is kept apart.
     operands = closed.jaxpr.invars
-    own: list[Kept] = [{k: tuple(range(v.aval.ndim))} for k, v in enumerate(operands)]
+    identities: list[Kept] = [{k: tuple(range(v.aval.ndim))} for k, v in enumerate(operands)]
 
     def equation(eqn: JaxEquation, kept: list[Kept]) -> list[Kept]:
         result: Kept = {}
@@ -83,7 +83,7 @@ def _of_program(closed: JaxProgram) -> list[tuple[int | None, ...]]:
                 result[k] = tuple([a if a == b else None for a, b in pairs])
         return [result] * len(eqn.outvars)
 
-    (of_out,) = interpret(closed, own, equation, lambda constant: {})
+    (of_out,) = interpret(closed, identities, equation, lambda constant: {})
     return [of_out.get(k, (None,) * v.aval.ndim) for k, v in enumerate(operands)]
 
 
@@ -264,20 +264,20 @@ LARGEST = 1 << 22  # elements of a pattern that is computed element by element
 
 
 def rearranged(
-    eqn: JaxEquation, given: Sequence[JacobianRows | None]
+    eqn: JaxEquation, jacobians: Sequence[JacobianRows | None]
 ) -> tuple[list[Array], RowPattern] | None:
     """Arrays with as many rows each, to rearrange as the values, and the pattern that they have then; None if
     the equation does something else, or rows are dense already.
     """
     move = _REARRANGE.get(eqn.primitive.name)
-    rows = [g for g in given if g is not None]
+    rows = [g for g in jacobians if g is not None]
     if move is None or all([g.pattern.is_uniform() for g in rows]):
         return None
     count = max([len(g.pattern) for g in rows])
     if count * max([math.prod(v.aval.shape) for v in (*eqn.invars, *eqn.outvars)]) > LARGEST:
         return None
     at = []
-    for g, v in zip(given, eqn.invars, strict=True):
+    for g, v in zip(jacobians, eqn.invars, strict=True):
         full = np.full((count, *v.aval.shape), -1, np.int32)
         if g is not None:
             full[: len(g.pattern)] = g.pattern.at

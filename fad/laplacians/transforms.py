@@ -90,10 +90,10 @@ def _function(
         with LaplacianLevel() as level:
             firsts = itertools.accumulate([v.size for v in call.values], initial=0)
             inside = [level.coordinates(v, k) for v, k in zip(call.values, firsts, strict=False)]
-            found = [level.unpack(o) for o in call.outputs(call.run(f, level, inside))]
+            unpacked = [level.unpack(o) for o in call.outputs(call.run(f, level, inside))]
             changed = call.written(inside, lambda x: level.unpack(x)[0])
         call.write_back(changed)
-        bends = [parts[2] if len(parts) > 2 else zeros_like(parts[0]) for parts in found]
-        return call.result([parts[0] for parts in found]), call.result(bends)
+        bends = [parts[2] if len(parts) > 2 else zeros_like(parts[0]) for parts in unpacked]
+        return call.result([parts[0] for parts in unpacked]), call.result(bends)
 
     return both

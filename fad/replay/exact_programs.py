@@ -222,7 +222,7 @@ class _Numbering:
 
 
 def _opened(eqn: JaxEquation) -> JaxProgram | None:
-    """The program of a call, with a derivative of its own or not; None for what is no call."""
+    """The program of a call, with a derivative of its own or not; None if the equation is not a call."""
     return next(programs(eqn)) if eqn.primitive.name == "custom_jvp_call" else called(eqn)
 
 

@@ -157,7 +157,7 @@ class Stretch:
 
         The lazy ones of ``outputs`` get what theirs are; those that are not lazy have it. With ``first``, the
         operations are recorded again, with nodes numbered from it on: outputs that are there have values, and
-        get their nodes. Nobody watches: the operations were called earlier, and elsewhere.
+        get their nodes. No watcher or profiler is told of them: the operations were called earlier.
         """
 
         def run() -> Cells:

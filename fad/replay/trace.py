@@ -485,7 +485,7 @@ def _begun(
 
 
 def _codes(function: Any) -> list[object]:
-    """The code of a function, and of those that it wraps; the class of what is no function."""
+    """The code of a function, and of the functions that it wraps; the class of any other callable."""
     codes: list[object] = []
     while function is not None and len(codes) < 8:
         plain = type(function) is types.FunctionType

@@ -259,8 +259,8 @@ class Derivative:
             else:
                 pull = vjp(of, *xs)[1]
                 products = lambda *cts: pull(cts)  # noqa: E731
-            hot = coloring.colors == np.arange(size)[:, None]
-            parts = np.split(hot, offsets(leaves)[1:-1], axis=1)
+            by_color = coloring.colors == np.arange(size)[:, None]
+            parts = np.split(by_color, offsets(leaves)[1:-1], axis=1)
             seeds = [
                 jnp.asarray(part.reshape(size, *shape), dtype)
                 for part, (_, shape), dtype in zip(parts, leaves, dtypes, strict=True)

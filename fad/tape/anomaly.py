@@ -258,7 +258,7 @@ def _check_call(
     message += (f", at {level!r}" if level else "") + "{lanes}, from arguments without nan"
     for k, o in enumerate(outs):
         for what, lanes in nans(o):
-            if any([found for a in args for found in nans(a)]):
+            if any([nan for a in args for nan in nans(a)]):
                 return
             raise GradientError(message.format(what=what, k=k, lanes=lanes))
     if state.host is not None:
@@ -323,9 +323,9 @@ def _check_when_executed(values: Sequence[Operand], count: int, message: str) ->
         return
 
     def check(*flags: Array) -> tuple[()]:
-        found = flagged(places, flags)
-        if found and all([k < count for _, k, _ in found]):
-            what, k, lanes = found[0]
+        nan_values = flagged(places, flags)
+        if nan_values and all([k < count for _, k, _ in nan_values]):
+            what, k, lanes = nan_values[0]
             raise GradientError(message.format(what=what, k=k, lanes=lanes))
         return ()
 
@@ -351,13 +351,13 @@ def flags_of(values: Sequence[Operand | None]) -> tuple[list[Place], list[Operan
 
 def flagged(places: Sequence[Place], flags: Sequence[Operand]) -> list[tuple[str, int, str]]:
     """The values that have NaN when the program is executed: what, which, and the lanes in words."""
-    found = []
-    for (what, k, own), flag in zip(places, flags, strict=True):
+    nan_values = []
+    for (what, k, batch), flag in zip(places, flags, strict=True):
         for _, part, dims in parts_of(flag):
-            lanes = _nan_lanes(part, (*dims, *[0] * len(own)))
+            lanes = _nan_lanes(part, (*dims, *[0] * len(batch)))
             if lanes is not None:
-                found.append((what, k, lanes))
-    return found
+                nan_values.append((what, k, lanes))
+    return nan_values
 
 
 def call_when_executed(check: Callable[..., tuple[()]], flags: Sequence[Operand]) -> None:
@@ -475,8 +475,8 @@ def watched_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequ
     observer = mode.observer
     if observer is None:
         return _named_node(work, node, *args)
-    found: Sequence[MaybeValue] = observer.node(_named_node, work, node, *args)
-    return found
+    observed: Sequence[MaybeValue] = observer.node(_named_node, work, node, *args)
+    return observed
 
 
 def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
@@ -489,8 +489,8 @@ def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Seque
         naming = _annotation(node.name(), node.sequence_nr, node.thread_id)
     if not mode.on:
         with naming:
-            found: Sequence[MaybeValue] = work(node, *args)
-            return found
+            gradients: Sequence[MaybeValue] = work(node, *args)
+            return gradients
     try:
         with naming, reported_as_one():
             checked: Sequence[MaybeValue] = work(node, *args)
@@ -567,19 +567,21 @@ class NanOrigins:
         if not flags:
             return
         count = len(flags)
-        nodes = [(explain(node), node.name(), own) for node, own, _ in self.traced]
+        nodes = [(explain(node), node.name(), outputs) for node, outputs, _ in self.traced]
 
         def check(*flags: Array) -> tuple[()]:
             if not flagged(places, flags[:count]):
                 return ()
             at = count
-            for told, name, own in nodes:
-                for _, k, lanes in flagged(own, flags[at : at + len(own)]):
+            for told, name, outputs in nodes:
+                for _, k, lanes in flagged(outputs, flags[at : at + len(outputs)]):
                     raise GradientError(_returned(name, k, lanes) + told)
-                at += len(own)
+                at += len(outputs)
             return ()
 
-        call_when_executed(check, [*flags, *[flag for _, _, own in self.traced for flag in own]])
+        call_when_executed(
+            check, [*flags, *[flag for _, _, outputs in self.traced for flag in outputs]]
+        )
 
 
 def _returned(name: str, k: int, lanes: str) -> str:
@@ -608,8 +610,8 @@ def _dropped(cotangents: Sequence[MaybeValue], grad: Operand) -> str:
         return ""
     if any(isinstance(a, jax.core.Tracer) for a in arrays):
         return ""
-    cotangent, found = (np.asarray(a) for a in arrays)
-    bad = np.isnan(found.astype(np.complex64))
-    if cotangent.shape != found.shape or (cotangent[bad] != 0).any():
+    cotangent, gradient = (np.asarray(a) for a in arrays)
+    bad = np.isnan(gradient.astype(np.complex64))
+    if cotangent.shape != gradient.shape or (cotangent[bad] != 0).any():
         return ""
     return str([int(i) for i in np.argwhere(bad)[0]])

@@ -92,7 +92,7 @@ def any_variable_requires_grad(*tensors: object) -> bool:
 def collect_next_edges(*tensors: Operand) -> list[Edge]:
     """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded.
 
-    Tensors may stand in lists and other containers; what is no Tensor has an invalid edge.
+    Tensors may stand in lists and other containers; anything but a Tensor has an invalid edge.
 
     Source: ``torch::autograd::collect_next_edges`` in C++.
 

@@ -121,7 +121,7 @@ class InputMetadata(NamedTuple):
 
 
 def sharding_of(value: object) -> jax.sharding.Sharding | None:
-    """Where the array of a value is; None for what is being traced, and for what is no array."""
+    """Where the array of a value is; None if it is being traced, or is not an array."""
     value = bottom(value)
     return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 

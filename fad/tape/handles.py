@@ -101,8 +101,8 @@ def call_hook(
             ) from None
     present = [v is not None for v in values]
 
-    def run(*given: MaybeValue) -> Sequence[Value]:
-        it = iter(given)
+    def run(*arrays: MaybeValue) -> Sequence[Value]:
+        it = iter(arrays)
         outs = f(*[next(it) if p else None for p in present])
         return [o for o in outs if o is not None]
 
@@ -120,8 +120,8 @@ def call_observer(
         f(list(values))
         return
 
-    def run(*given: MaybeValue) -> Sequence[Value]:
-        f(list(given))
+    def run(*arrays: MaybeValue) -> Sequence[Value]:
+        f(list(arrays))
         return ()
 
     plain = [v.level.detach(v) if isinstance(v, Tensor) else v for v in values]

@@ -150,8 +150,8 @@ class BatchLevel(RecordingLevel, LanesLevel):
 
     def outlive(self, t: Tensor) -> Value:
         if t.aux is None:
-            found: Value = super().outlive(t)
-            return found
+            value: Value = super().outlive(t)
+            return value
         raise LevelError(
             f"a batched Tensor ({describe(t)}) was used after its vmap had finished: return it from "
             "the mapped function, which stacks it, rather than store it outside"
@@ -204,8 +204,8 @@ def move_axis(x: Value, source: int, target: int) -> Value:
 
 def broadcast(x: Value, size: int, dim: int) -> Value:
     """``x`` repeated ``size`` times along a new dimension at ``dim``."""
-    found: Value = bind(_broadcast(size, dim), (x,))
-    return found
+    repeated: Value = bind(_broadcast(size, dim), (x,))
+    return repeated
 
 
 def batch_levels() -> list[BatchLevel]:

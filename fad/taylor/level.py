@@ -73,8 +73,8 @@ class JetLevel(RecordingLevel):
         kinds = tuple([getattr(p, "dtype", type(p)) for p in primals])
         make = functools.partial(_derive, op, self.order, counts)
         derived = op.derived((self.kind, self.order, counts, kinds), "jet", make)
-        found = bind(derived, [*primals, *[c for s in series if s is not None for c in s]])
-        outs = derived.unflatten(found)
+        flat = bind(derived, [*primals, *[c for s in series if s is not None for c in s]])
+        outs = derived.unflatten(flat)
         wrapped = tuple([self.curve(o[0], o[1:]) for o in outs["series"]])
         return wrapped[0] if "single" in outs else wrapped
 
@@ -99,9 +99,9 @@ class JetLevel(RecordingLevel):
             outs, out_t = op.jvp(at, velocities)
             single = type(outs) is not tuple
             pairs = [(outs, out_t)] if single else zip(outs, out_t, strict=True)
-            found = [(inner.unpack(o)[0], t if t is None else inner.unpack(t)) for o, t in pairs]
+            outputs = [(inner.unpack(o)[0], t if t is None else inner.unpack(t)) for o, t in pairs]
         wrapped = []
-        for out, velocity in found:
+        for out, velocity in outputs:
             v = [] if velocity is None else [velocity[0], *velocity[1]]
             wrapped.append(self.curve(out, [scaled(c, 1 / k) for k, c in enumerate(v, 1)]))
         return wrapped[0] if single else tuple(wrapped)
@@ -145,14 +145,14 @@ def _derive(op: Primitive, order: int, counts: tuple[int, ...]) -> ArrayFunction
     n = len(counts)
 
     def jet(*values: Array) -> dict[str, Any]:
-        given = iter(values[n:])
+        coefficients = iter(values[n:])
         series = [
-            [next(given) for _ in range(count)] + [None] * (order - count) if count else None
+            [next(coefficients) for _ in range(count)] + [None] * (order - count) if count else None
             for count in counts
         ]
         outs, single = series_of(op.to_jvp, order, values[:n], series)
-        found = {"series": list(map(_filled, outs))}
-        return {**found, "single": ()} if single else found
+        results = {"series": list(map(_filled, outs))}
+        return {**results, "single": ()} if single else results
 
     return jet
 

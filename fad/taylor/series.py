@@ -106,8 +106,10 @@ def _by_hand_inside(eqn: JaxEquation, inputs: list[Series]) -> JaxProgram | None
     inner = closed.jaxpr
     while len(inner.eqns) == 1 and (call := called(inner.eqns[0])) is not None:
         inner = call.jaxpr
-    found = {e.primitive.name for e in inner.eqns} - {"convert_element_type"}
-    return closed if found == {"div"} or (found == {"pow"} and _varies(inputs[1])) else None
+    primitives = {e.primitive.name for e in inner.eqns} - {"convert_element_type"}
+    return (
+        closed if primitives == {"div"} or (primitives == {"pow"} and _varies(inputs[1])) else None
+    )
 
 
 # What has no rule
@@ -133,9 +135,9 @@ def _derived(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]
         ]
         for v, d in zip(velocity, directions, strict=True):
             v[0] = jnp.zeros_like(d) if v[0] is None else v[0]
-        found = evaluate_series(derivative, order - 1, [*short, *velocity])
+        velocities = evaluate_series(derivative, order - 1, [*short, *velocity])
         results = [
-            [None if c is None else c / k for k, c in enumerate(series, 1)] for series in found
+            [None if c is None else c / k for k, c in enumerate(series, 1)] for series in velocities
         ]
     by_place = dict(zip(kept, results, strict=True))
     return [[o, *by_place.get(k, [None] * order)] for k, o in enumerate(outs)]
@@ -145,18 +147,18 @@ def _each(
     derivative: JaxProgram, order: int, point: list[Array], differentiated: list[Series]
 ) -> list[Series]:
     """A derivative that is the same at all points, applied to each coefficient."""
-    found: list[Sequence[Coefficient]] = []
+    coefficients: list[Sequence[Coefficient]] = []
     for k in range(1, order + 1):
         terms = [x[k] for x in differentiated]
         if all([t is None for t in terms]):
-            found.append([None] * len(derivative.jaxpr.outvars))
+            coefficients.append([None] * len(derivative.jaxpr.outvars))
             continue
         terms = [
             jnp.zeros_like(x[0]) if t is None else t
             for t, x in zip(terms, differentiated, strict=True)
         ]
-        found.append(run_program(derivative, *point, *terms))
-    return [list(c) for c in zip(*found, strict=True)]
+        coefficients.append(run_program(derivative, *point, *terms))
+    return [list(c) for c in zip(*coefficients, strict=True)]
 
 
 # Arithmetic of coefficients, where None is zero
@@ -216,8 +218,8 @@ def _quotient(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series
     v: Series = evaluate_equation(eqn, [u[0], w[0]])
     for k in range(1, order + 1):
         rest = _convolved([*v, None], w, k)
-        found = plus(u[k], _scaled(-1, rest))
-        v.append(None if found is None else found / w[0])
+        numerator = plus(u[k], _scaled(-1, rest))
+        v.append(None if numerator is None else numerator / w[0])
     return [v]
 
 
@@ -250,8 +252,8 @@ def _sqrt(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     v: Series = evaluate_equation(eqn, [u[0]])
     for k in range(1, order + 1):
         rest = _convolved([None, *v[1:], None], [None, *v[1:], None], k)
-        found = plus(u[k], _scaled(-1, rest))
-        v.append(None if found is None else found / (2 * v[0]))
+        numerator = plus(u[k], _scaled(-1, rest))
+        v.append(None if numerator is None else numerator / (2 * v[0]))
     return [v]
 
 
@@ -269,8 +271,8 @@ def _power(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]:
     log: Series = [jnp.log(base)]
     for k in range(1, order + 1):
         rest = _scaled(-1, _solved([None, *log[1:], None], u, k))
-        found = plus(u[k], rest)
-        log.append(None if found is None else found / base)
+        numerator = plus(u[k], rest)
+        log.append(None if numerator is None else numerator / base)
     powers = _multiplied(w, log)
     for k in range(1, order + 1):
         v.append(_solved(powers, v, k))

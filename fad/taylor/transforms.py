@@ -65,11 +65,11 @@ def _jet(
         result = [(p, level.derivatives(c)) for p, c in [level.unpack(o) for o in outs]]
         changed = call.written(inside, lambda x: level.unpack(x)[0])
     call.write_back(changed)
-    found = []
+    filled = []
     for p, d in result:
         zero = zeros_like(p)
-        found.append([*d, *[zero] * (order - len(d))])
-    return call.result([p for p, _ in result]), call.result(found)
+        filled.append([*d, *[zero] * (order - len(d))])
+    return call.result([p for p, _ in result]), call.result(filled)
 
 
 def derivatives(
@@ -156,20 +156,20 @@ def _call(primals: PyTree, series: PyTree, who: str) -> tuple[Call, list[tuple[V
 
 def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> list[PyTree]:
     """The list of derivatives for each leaf of the primals."""
-    found: list[PyTree] = []
+    lists: list[PyTree] = []
     for k, (x, s) in enumerate(zip(primals, series, strict=True)):
         structure = flatten(x)[1]
         if s is None:
-            found += [None] * structure.num_leaves
+            lists += [None] * structure.num_leaves
             continue
         try:
-            found += structure.flatten_up_to(s)
+            lists += structure.flatten_up_to(s)
         except (ValueError, TypeError) as error:
             raise StructureError(
                 f"{who}: the series of argument {k} must have the structure of the argument, {structure}, "
                 f"with a list of derivatives for each array, got {describe(s)}"
             ) from error
-    return found
+    return lists
 
 
 def _moving(value: PyTree, terms: Sequence[MaybeValue]) -> tuple[Value, ...]:
