@@ -40,8 +40,7 @@ def to_torch(f: Callable[..., PyTree], *, jit: bool = False) -> Callable[..., Py
     Raises:
         ImportError: PyTorch is not installed.
         ArgumentError: f is not a function, or returns something other than arrays; an argument is a Tensor
-            or an array
-            of JAX, is not on the CPU, or has 64 bits where JAX computes in 32.
+            or an array of JAX, is not on the CPU, or has 64 bits where JAX computes in 32.
         LevelError: the result depends on a Tensor of a running fad transform that f closes over.
 
     Source: ``torch.autograd.Function`` with ``setup_context``, ``jvp`` and ``vmap``.
