@@ -1,12 +1,16 @@
-"""Work that fills a GPU, and a small net, which does not; measured where JAX and PyTorch find one."""
+"""Work that fills a GPU, a small net, which does not, and steps of training; measured where JAX and PyTorch
+find one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks import real_sizes
 from benchmarks.libraries import Library
 from benchmarks.models import block, transformer_block
 from benchmarks.scenarios import CHAIN, SMALL_NET, Scenario, Workload, small_net
@@ -71,4 +75,11 @@ def every(
     return rows
 
 
-SCENARIOS = every()
+SCENARIOS = [
+    *every(),
+    *(
+        replace(step, work=f"on a GPU: {step.work}", device="gpu", bounds={})
+        for step in real_sizes.SCENARIOS
+        if step.what != real_sizes.WHATS[0]
+    ),
+]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -120,20 +120,24 @@ def gpu() -> Any:
 def library_on(device: str, name: str) -> Library:
     """The library whose arrays are on a device: "cpu", or "gpu" for the first one.
 
-    On a GPU all multiply in 32 bits, which PyTorch does by itself and JAX when it is told to.
+    On a GPU all multiply in 32 bits, which PyTorch and JAX do when they are told to.
     """
     library = LIBRARIES[name]
     if device == "cpu":
         return library
     if name == "torch":
+        torch.backends.cudnn.allow_tf32 = False  # in convolutions; products do so by themselves
         return replace(
             library, asarray=lambda x: torch.from_numpy(x).to("cuda"), wait=wait_for_cuda
         )
-    return replace(
-        library,
-        asarray=lambda x: jax.device_put(x, gpu()),
-        around=lambda: jax.default_matmul_precision("highest"),
-    )
+    return replace(library, around=lambda: on_gpu(library))
+
+
+@contextmanager
+def on_gpu(library: Library) -> Iterator[None]:
+    """New arrays are on the GPU, not committed to it, as they are where there is one."""
+    with library.around(), jax.default_device(gpu()), jax.default_matmul_precision("highest"):
+        yield
 
 
 def wait_for_cuda(result: Any) -> Any:

@@ -190,9 +190,9 @@ def eager(library: Library, net: Net) -> Callable[[], Any]:
     """`.backward()`, and updates in place."""
     ours = library.name == "fad"
     no_grad = fad.no_grad if ours else torch.no_grad
-    tensor: Callable[..., Any] = fad.tensor if ours else torch.tensor
-    parameters = [tensor(x, requires_grad=True) for x in net.parameters]
-    data = [tensor(x) for x in net.data]
+    tensor: Callable[..., Any] = fad.tensor if ours else torch.clone
+    parameters = [tensor(library.asarray(x)).requires_grad_() for x in net.parameters]
+    data = [tensor(library.asarray(x)) for x in net.data]
 
     def step() -> Any:
         loss = net.loss(library, parameters, *data)

@@ -103,9 +103,9 @@ def measure(
     first: dict[str, float] = {}
     results: dict[str, Any] = {}
     for name, library in chosen.items():
-        call, wait = scenario.build(library), library.wait
-        calls[name] = lambda call=call, wait=wait: wait(call())
         with library.around():
+            call, wait = scenario.build(library), library.wait
+            calls[name] = lambda call=call, wait=wait: wait(call())
             start = time.perf_counter()
             result = calls[name]()
             first[name] = time.perf_counter() - start

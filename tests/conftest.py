@@ -17,6 +17,8 @@ code, and these tools. What several files use is in `helpers/`, from where all c
 - `@pytest.mark.full` is a test that only `--full` runs.
 - `JAX_ENABLE_X64=1` in the environment runs tests in 64 bits: the laws, random programs and compositions,
   and what is written in place, are right in both.
+- `FAD_TESTS_PLATFORMS=cuda,cpu` runs them on the first GPU; `JAX_DEFAULT_MATMUL_PRECISION=highest` has it
+  multiply as the CPU does.
 - `-m oracle` runs the comparisons with PyTorch alone: the tests that take the fixture `torch`, or whose
   module has it.
 """
@@ -37,7 +39,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PLATFORMS"] = os.environ.get("FAD_TESTS_PLATFORMS", "cpu")
 _FLAGS = [
     "--xla_force_host_platform_device_count=8",
     # Thousands of small functions are compiled and run once or twice: compile fast, not well.

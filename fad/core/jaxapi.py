@@ -346,6 +346,17 @@ def global_settings() -> dict[str, object]:
     }
 
 
+_tokens = private("jax._src.dispatch.runtime_tokens")
+
+
+def forget_failed_effects() -> None:
+    """Have the next ordered callback of this thread wait for none before it.
+
+    On a GPU a callback that raises makes all that wait for it fail, in later calls too (JAX 0.12: in one).
+    """
+    _tokens.clear()
+
+
 def keep_compiled(folder: str) -> None:
     """Have JAX keep all that it compiles in this folder, and look for it there, from now on."""
     if folder != global_settings()["jax_compilation_cache_dir"]:

@@ -177,6 +177,8 @@ def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing(
         with pytest.raises(Mine, match="too large") as caught:
             call()
         assert any("hook 'strict'" in note for note in caught.value.__notes__)
+        # The next call does not wait for this one.
+        assert not jax._src.dispatch.runtime_tokens.current_tokens
     logger = logging.getLogger("jax._src.callback")
     monkeypatch.setattr(logging.getLogger("jax"), "propagate", True)
     with caplog.at_level("ERROR", logger.name), pytest.raises(Mine):
