@@ -18,16 +18,15 @@ from fad.compile.fast_path import MISS, QuickStep
 from fad.compile.hooks import executed, with_host_calls
 from fad.compile.outer_values import (
     Lanes,
-    Surroundings,
     captured,
     is_bare,
     is_traced,
     may_take,
-    names_around,
     struct_like,
     untracked,
     values_now,
 )
+from fad.compile.places import names_around
 from fad.compile.signatures import (
     Arguments,
     checked,
@@ -42,6 +41,7 @@ from fad.compile.signatures import (
     placing,
 )
 from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock
+from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table

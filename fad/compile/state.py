@@ -31,7 +31,8 @@ import jax
 import numpy as np
 
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
-from fad.compile.outer_values import Live, Move, Surroundings
+from fad.compile.outer_values import Live
+from fad.compile.surroundings import Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, axes_named, is_extended, part_for
 from fad.core.jaxprs import bind_jaxpr
@@ -308,7 +309,7 @@ class StepState:
         return next(self._changes(leaves), None) is None
 
     def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
-        """What is not as it was for the trace: a Place, an OuterTensor or the number of a leaf, and how."""
+        """What is not as it was for the trace, and how: a place's name, an OuterTensor, a leaf's number."""
         for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
             yield from [(k, words) for words in _differing(facts_of(x), facts)]
         if self._guard is not None and not self._guard.holds():
@@ -438,7 +439,7 @@ class StepState:
         def name(x: PyTree) -> str:
             if isinstance(x, OuterTensor):
                 return x.name(names, labels)
-            return labels[x] if isinstance(x, int) else str(x.name)
+            return labels[x] if isinstance(x, int) else str(x)
 
         lines = [f"{name(x)} {words}" for x, words in self._changes(leaves)]
         return list(dict.fromkeys(lines))
