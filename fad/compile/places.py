@@ -73,7 +73,8 @@ class Place(NamedTuple):
         return bool(self.name) and isinstance(owner, (types.FunctionType, types.ModuleType))
 
 
-def is_opaque(module: object) -> bool:
+@functools.lru_cache(maxsize=1024)
+def is_opaque(module: str | None) -> bool:
     """Whether functions and objects of a module of this name lead to nothing of the user."""
     return str(module).partition(".")[0] in _OPAQUE
 
@@ -249,19 +250,11 @@ def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
 def _attribute(place: Place, name: str, value: PyTree, listed: bool = False) -> Place:
     x = place.value
     look, put = functools.partial(getattr, x, name, ABSENT), functools.partial(setattr, x, name)
-    return Place(f"{place.name}.{name}", value, place, look, _Getter(name), put, listed)
 
+    def part(x: PyTree) -> PyTree:
+        return getattr(x, name, ABSENT)
 
-class _Getter:
-    """Gives the attribute of this name."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, x: PyTree) -> PyTree:
-        return getattr(x, self.name, ABSENT)
+    return Place(f"{place.name}.{name}", value, place, look, part, put, listed)
 
 
 def _words(place: Place, table: dict[str, PyTree], name: str = "{}") -> Iterator[Place]:

@@ -57,6 +57,7 @@ from fad.compile.places import (
     places_of,
     values_of,
 )
+from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import LevelError, describe
@@ -64,6 +65,7 @@ from fad.errors.tracebacks import warn_at_users_line
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
+_PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
 _FIRST = 64  # items of a container that was empty that are looked at
 _each = itertools.chain.from_iterable
@@ -186,14 +188,14 @@ class Guard:
         self.places = [p for p in places if id(p.value) in leading and p.look is not None]
         self.places += moved
         self._holders = [(p.name, p.value, _parts_of(p.value)) for p in holders.values()]
-        # Neither of these keeps the value of a variable alive.
+        # Neither of these keeps alive what is in a variable.
         self._kinds: list[tuple[str, Callable[[], PyTree], object]] = []
         self._empty: list[tuple[str, Callable[[], PyTree]]] = []
         for place in places:
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
-            if isinstance(x, _CONTAINERS) and not _holds_things(x):
+            if isinstance(x, _CONTAINERS) and not len(x):
                 self._empty.append((place.name, _follow(place, leading)))
             elif _may_change_kind(place, is_held):
                 self._kinds.append((place.name, _follow(place, leading), kind_of(x)))
@@ -317,8 +319,10 @@ def _holds_things(x: PyTree) -> bool:
     """Whether ``x`` is no container, or one with more in it than numbers, texts and arrays."""
     if not isinstance(x, _CONTAINERS):
         return True
-    values = values_of(x) if isinstance(x, dict) else x
-    return any([not isinstance(v, _VALUES) for v in itertools.islice(values, _FIRST)])
+    first = list(itertools.islice(values_of(x) if isinstance(x, dict) else x, _FIRST))
+    if _PLAIN.issuperset(map(type, first)):
+        return False
+    return any([not isinstance(v, _VALUES) for v in first])
 
 
 def _parts_of(x: PyTree) -> list[tuple[object, object]]:
