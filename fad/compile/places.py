@@ -36,28 +36,59 @@ class Absent:
 ABSENT = Absent()
 
 
+class Access(NamedTuple):
+    """How Python code gets what is in a place, and puts something there, if it can.
+
+    ``get(container, key, *default)`` may raise one of the errors `GONE`; ``put(container, key, value)``.
+    """
+
+    get: Callable[..., PyTree]
+    put: Callable[[PyTree, PyTree, PyTree], object] | None = None
+    default: tuple[PyTree, ...] = (ABSENT,)
+
+
+_ATTRIBUTE = Access(getattr, setattr)
+_CELL = Access(getattr, setattr, ())
+_ITEM = Access(operator.getitem, operator.setitem, ())
+_DICT_ITEM = Access(dict.get, operator.setitem)
+_PROXY_ITEM = Access(types.MappingProxyType.get)
+_NTH = Access(lambda values, k: next(itertools.islice(values, k, None)), None, ())
+
+
 class Place(NamedTuple):
     """An item, an attribute or a variable, with the ``value`` in it.
 
-    ``parent``: the place of the container, object or function that it belongs to. ``look`` gives what is
-    there, as long as the parent has the same value; `ABSENT`, or one of the errors `GONE`, if nothing is. It
-    is None for what does not change, as the items of a tuple. ``part`` gives what is there in another value
-    of the parent; None for a variable. ``put`` puts something else there; None where that cannot be.
-    ``listed``: it is among the `contents` of the parent.
+    ``parent``: the place of the container, object or function that it belongs to. ``within``, ``key``,
+    ``access``: where it is in memory: of a variable the cell or the module, else what is in ``parent``. What
+    does not change, as the object of a method, has no ``access``. ``listed``: it is among the `contents` of
+    the parent.
     """
 
     name: str
     value: PyTree
     parent: Place | None = None
-    look: Callable[[], PyTree] | None = None
-    part: Callable[[PyTree], PyTree] | None = None
-    put: Callable[[PyTree], object] | None = None
+    access: Access | None = None
+    within: PyTree = None
+    key: PyTree = None
     listed: bool = False
+
+    @property
+    def look(self) -> Callable[[], PyTree] | None:
+        """What gives what is there, as `Access` says, as long as the parent stays the same."""
+        access = self.access
+        return access and functools.partial(access.get, self.within, self.key, *access.default)
+
+    @property
+    def put(self) -> Callable[[PyTree], object] | None:
+        """What puts something else there."""
+        put = self.access and self.access.put
+        return put and functools.partial(put, self.within, self.key)
 
     def now(self) -> PyTree:
         """What is there now, `ABSENT` if nothing is."""
+        look = self.look
         try:
-            return self.value if self.look is None else self.look()
+            return self.value if look is None else look()
         except GONE:
             return ABSENT
 
@@ -197,7 +228,11 @@ def _parts(place: Place, names: Collection[str]) -> list[Place]:
         return [_attribute(place, n, vars(x)[n]) for n in used]
     if isinstance(x, functools.partial):
         parts = [Place(f"{within}<argument {k}>", v, place) for k, v in enumerate(x.args)]
-        return [Place("", x.func, place), *parts, *_words(place, x.keywords, "<argument {}>")]
+        parts += [
+            Place(f"{within}<argument {k}>", v, place, _DICT_ITEM, x.keywords, k)
+            for k, v in x.keywords.items()
+        ]
+        return [Place("", x.func, place), *parts]
     if hasattr(kind, "__wrapped__") or (callable(x) and hasattr(x, "__wrapped__")):
         return [Place("", x.__wrapped__, place)]
     return [*_items(place, x), *_attributes(place, x)]
@@ -205,29 +240,21 @@ def _parts(place: Place, names: Collection[str]) -> list[Place]:
 
 def _items(place: Place, x: PyTree) -> Iterator[Place]:
     """The places of the items of a container."""
-    get, setitem, within = operator.getitem, operator.setitem, place.name
+    within = place.name
     if isinstance(x, _MAPPINGS):
-        get = type(x).get if type(x) in _MAPPINGS else dict.get
+        access = _DICT_ITEM if isinstance(x, dict) else _PROXY_ITEM
         for k in list(itertools.islice(_keys(x), _MOST)):
-            look = functools.partial(get, x, k, ABSENT)
-            put = functools.partial(setitem, x, k) if isinstance(x, dict) else None
-            yield Place(f"{within}[{k!r}]", look(), place, look, operator.itemgetter(k), put, True)
-    elif isinstance(x, (list, collections.deque)) or (type(x) is np.ndarray and x.dtype == object):
-        is_row = isinstance(x, (list, collections.deque))
-        numbers: Any = range(len(x)) if is_row else np.ndindex(x.shape)
-        for k in list(itertools.islice(numbers, _MOST)):
-            name = f"{within}[{k}]" if is_row else f"{within}{list(k)}"
-            look, put = functools.partial(get, x, k), functools.partial(setitem, x, k)
-            yield Place(name, x[k], place, look, operator.itemgetter(k), put, is_row)
-    elif isinstance(x, (tuple, set, frozenset, _DictValues)):
+            yield Place(f"{within}[{k!r}]", access.get(x, k), place, access, x, k, True)
+    elif isinstance(x, (list, collections.deque)):
         for k, v in enumerate(list(itertools.islice(x, _MOST))):
-            part = functools.partial(_nth, k)
-            look = functools.partial(_nth, k, x) if isinstance(x, _DictValues) else None
-            yield Place(f"{within}[{k}]", v, place, look, part, None, True)
-
-
-def _nth(number: int, values: Collection[PyTree]) -> PyTree:
-    return next(itertools.islice(values, number, None), ABSENT)
+            yield Place(f"{within}[{k}]", v, place, _ITEM, x, k, True)
+    elif isinstance(x, np.ndarray) and x.dtype == object:
+        for k in itertools.islice(np.ndindex(x.shape), _MOST):
+            yield Place(f"{within}{list(k)}", x[k], place, _ITEM, x, k)
+    elif isinstance(x, (tuple, set, frozenset, _DictValues)):
+        access = None if isinstance(x, (set, frozenset)) else _NTH
+        for k, v in enumerate(list(itertools.islice(x, _MOST))):
+            yield Place(f"{within}[{k}]", v, place, access, x, k, True)
 
 
 def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
@@ -248,53 +275,31 @@ def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
 
 
 def _attribute(place: Place, name: str, value: PyTree, listed: bool = False) -> Place:
-    x = place.value
-    look, put = functools.partial(getattr, x, name, ABSENT), functools.partial(setattr, x, name)
-
-    def part(x: PyTree) -> PyTree:
-        return getattr(x, name, ABSENT)
-
-    return Place(f"{place.name}.{name}", value, place, look, part, put, listed)
-
-
-def _words(place: Place, table: dict[str, PyTree], name: str = "{}") -> Iterator[Place]:
-    """Arguments by name that a function has before it is called."""
-    for k, v in table.items():
-        put = functools.partial(operator.setitem, table, k)
-        yield Place(
-            place.name + name.format(k),
-            v,
-            place,
-            functools.partial(table.get, k, ABSENT),
-            None,
-            put,
-        )
+    return Place(f"{place.name}.{name}", value, place, _ATTRIBUTE, place.value, name, listed)
 
 
 def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
     """The places of what a function closes over, of its defaults, and of the globals that its code names."""
-    code, parts = f.__code__, []
+    code, defaults = f.__code__, f.__defaults__ or ()
+    parts = list(_attributes(place, f))
     for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
-        look = functools.partial(getattr, cell, "cell_contents")
-        put = functools.partial(setattr, cell, "cell_contents")
         with contextlib.suppress(ValueError):  # it has none yet
-            parts.append(Place(name, look(), place, look, None, put))
-    defaults = Place("", f.__defaults__ or (), place, functools.partial(getattr, f, "__defaults__"))
-    arguments = code.co_varnames[: code.co_argcount]
-    named = zip(reversed(arguments), reversed(defaults.value), strict=False)
-    parts += [defaults] if defaults.value else []
-    parts += [Place(name, value, defaults) for name, value in named]
-    parts += [*_words(place._replace(name=""), f.__kwdefaults__ or {}), *_attributes(place, f)]
-    if is_opaque(f.__module__):
-        return parts
-    space = f.__globals__
-    for name in _names(code):
-        look = functools.partial(space.get, name, ABSENT)
-        value = look()
-        is_library = isinstance(value, (types.ModuleType, type)) and is_opaque(
-            value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-        )
-        if value is not ABSENT and not is_library:
-            put = functools.partial(operator.setitem, space, name)
-            parts.append(Place(name, value, place, look, None, put))
+            parts.append(Place(name, cell.cell_contents, place, _CELL, cell, "cell_contents"))
+    if defaults:
+        parts.append(Place("", defaults, place, _ATTRIBUTE, f, "__defaults__"))
+        names = code.co_varnames[code.co_argcount - len(defaults) :]
+        parts += [Place(n, v, parts[-1]) for n, v in zip(names, defaults, strict=False)]
+    words = f.__kwdefaults__ or {}
+    parts += [Place(k, v, place, _DICT_ITEM, words, k) for k, v in words.items()]
+    space = {} if is_opaque(f.__module__) else f.__globals__
+    for name in _names(code) & space.keys():
+        if not _is_of_library(space[name]):
+            parts.append(Place(name, space[name], place, _DICT_ITEM, space, name))
     return parts
+
+
+def _is_of_library(x: PyTree) -> bool:
+    """Whether ``x`` is a module or a class that leads to nothing of the user."""
+    if isinstance(x, types.ModuleType):
+        return is_opaque(x.__name__)
+    return isinstance(x, type) and is_opaque(x.__module__)

@@ -42,7 +42,7 @@ import operator
 import re
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -51,6 +51,7 @@ from fad.compile.places import (
     ABSENT,
     GONE,
     NUMBERS,
+    Access,
     Place,
     contents,
     is_opaque,
@@ -185,7 +186,7 @@ class Guard:
             if is_on_the_way and place.parent is not None:
                 leading.add(id(place.parent.value))
                 holders[id(place.parent.value)] = place.parent
-        self.places = [p for p in places if id(p.value) in leading and p.look is not None]
+        self.places = [p for p in places if id(p.value) in leading and p.access is not None]
         self.places += moved
         self._holders = [(p.name, p.value, _parts_of(p.value)) for p in holders.values()]
         # Neither of these keeps alive what is in a variable.
@@ -204,7 +205,9 @@ class Guard:
 
     def _note(self) -> None:
         """Note what is there now, for `holds`."""
-        looks = [(p.look, p.value) for p in self.places if not p.listed or id(p) in self._moved]
+        looks: list[tuple[Any, PyTree]] = [
+            (p.look, p.value) for p in self.places if not p.listed or id(p) in self._moved
+        ]
         fixed, self._mixed = [], []
         for _, x, _ in self._holders:
             for keys, values, are_attributes in contents(x):
@@ -284,7 +287,7 @@ def kind_of(x: object) -> object:
 def _may_change_kind(place: Place, is_held: bool) -> bool:
     """Whether a program depends on the kind of what is there; ``is_held``: in what leads to its Tensors."""
     x = place.value
-    if (is_held and place.listed) or (place.look is None and place.part is None):
+    if place.access is None or (is_held and place.listed):
         return False
     if x is None or not place.is_variable:
         return x is None or is_held
@@ -296,21 +299,22 @@ def _follow(place: Place, leading: Collection[int]) -> Callable[[], PyTree]:
 
     ``leading``: the ids of what has to be the same object in any case.
     """
-    parent, part = place.parent, place.part
-    if parent is not None and part is not None:
-        if id(parent.value) not in leading:
-            return functools.partial(_part_of, _follow(parent, leading), part)
-        return place.look or functools.partial(part, parent.value)
-    return place.look or functools.partial(_as_it_is, place.value)
+    parent, access, look = place.parent, place.access, place.look
+    if access is None or look is None:
+        return functools.partial(_as_it_is, place.value)
+    is_part = parent is not None and place.within is parent.value
+    if parent is None or not is_part or id(parent.value) in leading:
+        return look
+    return functools.partial(_part_of, _follow(parent, leading), access, place.key)
 
 
 def _as_it_is(x: PyTree) -> PyTree:
     return x
 
 
-def _part_of(up: Callable[[], PyTree], part: Callable[[PyTree], PyTree]) -> PyTree:
+def _part_of(up: Callable[[], PyTree], access: Access, key: PyTree) -> PyTree:
     try:
-        return part(up())
+        return access.get(up(), key, *access.default)
     except GONE:
         return ABSENT
 
