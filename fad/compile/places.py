@@ -139,15 +139,23 @@ def contents(x: PyTree) -> list[Contents]:
 
 
 def _keys(table: PyTree) -> Collection[PyTree]:
-    # What `dict` has of an OrderedDict is in the order in which it came.
-    kind: Any = collections.OrderedDict if isinstance(table, collections.OrderedDict) else dict
-    return kind.keys(table) if isinstance(table, dict) else table.keys()
+    keys: Collection[PyTree] = (
+        _class_of(table).keys(table) if isinstance(table, dict) else table.keys()
+    )
+    return keys
 
 
 def values_of(table: PyTree) -> Collection[PyTree]:
     """The values of a dict, in its order, whatever its class makes of ``values``."""
-    kind: Any = collections.OrderedDict if isinstance(table, collections.OrderedDict) else dict
-    return kind.values(table) if isinstance(table, dict) else table.values()
+    values: Collection[PyTree] = (
+        _class_of(table).values(table) if isinstance(table, dict) else table.values()
+    )
+    return values
+
+
+def _class_of(table: dict[PyTree, PyTree]) -> type[dict[PyTree, PyTree]]:
+    # What `dict` has of an OrderedDict is in the order in which it came.
+    return collections.OrderedDict if isinstance(table, collections.OrderedDict) else dict
 
 
 def _attribute_tables(x: PyTree) -> list[Mapping[str, PyTree]]:
@@ -252,9 +260,9 @@ def _items(place: Place, x: PyTree) -> Iterator[Place]:
         for k in itertools.islice(np.ndindex(x.shape), _MOST):
             yield Place(f"{within}{list(k)}", x[k], place, _ITEM, x, k)
     elif isinstance(x, (tuple, set, frozenset, _DictValues)):
-        access = None if isinstance(x, (set, frozenset)) else _NTH
+        nth = None if isinstance(x, (set, frozenset)) else _NTH
         for k, v in enumerate(list(itertools.islice(x, _MOST))):
-            yield Place(f"{within}[{k}]", v, place, access, x, k, True)
+            yield Place(f"{within}[{k}]", v, place, nth, x, k, True)
 
 
 def _attributes(place: Place, x: PyTree) -> Iterator[Place]:

@@ -212,7 +212,7 @@ class Guard:
         for _, x, _ in self._holders:
             for keys, values, are_attributes in contents(x):
                 fixed += [] if keys is None else [keys]
-                if values is not None and all([id(v) in self._leading for v in values]):
+                if values is not None and all([id(v) in self._leading for v in list(values)]):
                     fixed.append(values)
                 elif values is not None:
                     self._mixed += [values, _BETWEEN]
@@ -330,16 +330,15 @@ def _holds_things(x: PyTree) -> bool:
 
 
 def _parts_of(x: PyTree) -> list[tuple[object, object]]:
-    """The keys and the kinds of what is in a container; of attributes that are values nothing."""
+    """The keys and the kinds of what is in a container, and of its attributes that are more than a value."""
     parts: list[tuple[object, object]] = []
     for keys, values, are_attributes in contents(x):
-        if keys is None:
-            parts += [(None, kind_of(v)) for v in values or ()]
-        elif values is None:
-            parts += [(id(k), None) for k in keys]
-        else:
-            pairs = zip(keys, map(kind_of, values), strict=True)
-            parts += [p for p in pairs if not (are_attributes and p[1] == "value")]
+        if values is None:
+            parts += [(id(k), None) for k in list(keys or ())]
+            continue
+        kinds = list(map(kind_of, list(values)))
+        named = zip(itertools.repeat(None) if keys is None else list(keys), kinds, strict=False)
+        parts += [p for p in named if not (are_attributes and p[1] == "value")]
     return parts
 
 
