@@ -134,28 +134,18 @@ def contents(x: PyTree) -> list[Contents]:
     """What is in a container, and the attributes of an object."""
     parts = [Contents(x, None)] if isinstance(x, (set, frozenset)) else []
     parts += [Contents(None, x)] if isinstance(x, _ROWS) else []
-    parts += [Contents(_keys(x), values_of(x))] if isinstance(x, _MAPPINGS) else []
+    parts += (
+        [Contents(view_of(x, "keys"), view_of(x, "values"))] if isinstance(x, _MAPPINGS) else []
+    )
     return parts + [Contents(t.keys(), t.values(), True) for t in _attribute_tables(x)]
 
 
-def _keys(table: PyTree) -> Collection[PyTree]:
-    keys: Collection[PyTree] = (
-        _class_of(table).keys(table) if isinstance(table, dict) else table.keys()
-    )
-    return keys
-
-
-def values_of(table: PyTree) -> Collection[PyTree]:
-    """The values of a dict, in its order, whatever its class makes of ``values``."""
-    values: Collection[PyTree] = (
-        _class_of(table).values(table) if isinstance(table, dict) else table.values()
-    )
-    return values
-
-
-def _class_of(table: dict[PyTree, PyTree]) -> type[dict[PyTree, PyTree]]:
+def view_of(table: PyTree, name: str) -> Collection[PyTree]:
+    """The "keys" or the "values" of a mapping, whatever a class of the user makes of them."""
     # What `dict` has of an OrderedDict is in the order in which it came.
-    return collections.OrderedDict if isinstance(table, collections.OrderedDict) else dict
+    bases = (collections.OrderedDict, *_MAPPINGS)
+    view: Collection[PyTree] = getattr(next(k for k in bases if isinstance(table, k)), name)(table)
+    return view
 
 
 def _attribute_tables(x: PyTree) -> list[Mapping[str, PyTree]]:
@@ -251,7 +241,7 @@ def _items(place: Place, x: PyTree) -> Iterator[Place]:
     within = place.name
     if isinstance(x, _MAPPINGS):
         access = _DICT_ITEM if isinstance(x, dict) else _PROXY_ITEM
-        for k in list(itertools.islice(_keys(x), _MOST)):
+        for k in list(itertools.islice(view_of(x, "keys"), _MOST)):
             yield Place(f"{within}[{k!r}]", access.get(x, k), place, access, x, k, True)
     elif isinstance(x, (list, collections.deque)):
         for k, v in enumerate(list(itertools.islice(x, _MOST))):

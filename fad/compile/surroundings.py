@@ -56,7 +56,7 @@ from fad.compile.places import (
     contents,
     is_opaque,
     places_of,
-    values_of,
+    view_of,
 )
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
@@ -323,7 +323,7 @@ def _holds_things(x: PyTree) -> bool:
     """Whether ``x`` is no container, or one with more in it than numbers, texts and arrays."""
     if not isinstance(x, _CONTAINERS):
         return True
-    first = list(itertools.islice(values_of(x) if isinstance(x, dict) else x, _FIRST))
+    first = list(itertools.islice(view_of(x, "values") if isinstance(x, dict) else x, _FIRST))
     if _PLAIN.issuperset(map(type, first)):
         return False
     return any([not isinstance(v, _VALUES) for v in first])
