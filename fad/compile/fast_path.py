@@ -204,7 +204,7 @@ class QuickStep:
             if place in operands and not is_extended(writes[k].outer.aval.dtype)
         ]
         self._donated = [self._write_places[k] - operands.start for k in self._donors]
-        # Those that a call brings along: arguments, and each ``.grad``.
+        # Writes to Tensors that another call may have others for: arguments, and each ``.grad``.
         count = len(self._captured)
         self._passed = [k for k, place in enumerate(self._write_places) if place >= count]
         # The storage of a Tensor that has one of its own stays the same.
@@ -330,9 +330,9 @@ class QuickStep:
     def _share(
         self, written: Sequence[PyTree], storages: Sequence[Storage], targets: Sequence[PyTree]
     ) -> bool:
-        """Whether one that is written to is a view, or shares its storage with another one that is used.
+        """Whether a Tensor that is written to is a view, or shares its storage with another target.
 
-        Those that are the same at each call may share one with each other, as they do in the body.
+        Tensors that are the same at each call may share one: the program is for that.
         """
         links = [t.meta.link for t in written]
         if any([x is not None and (x.base is not None or x.chain) for x in links]):
@@ -386,7 +386,7 @@ class QuickStep:
                 continue
             out = grads.get(k)
             if out is None:
-                out = step.given_back(k, leaves)
+                out = step.returned_leaf(k, leaves)
             if out is None:
                 out = outputs[k]
                 if (tensors and not step.gives_plain_keys(k, leaves)) or kind is FREED:

@@ -18,16 +18,15 @@ from fad.compile.fast_path import MISS, QuickStep
 from fad.compile.hooks import executed, with_host_calls
 from fad.compile.outer_values import (
     Lanes,
-    Surroundings,
     captured,
     is_bare,
     is_traced,
     may_take,
-    names_around,
     struct_like,
     untracked,
     values_now,
 )
+from fad.compile.places import names_around
 from fad.compile.signatures import (
     Arguments,
     checked,
@@ -41,7 +40,8 @@ from fad.compile.signatures import (
     placed,
     placing,
 )
-from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock, without_history
+from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock
+from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
@@ -477,8 +477,6 @@ class Compiled:
                 outs = step.as_in_body(outs)
                 if applies:
                     step.apply(targets, outs, leaves)
-            elif not step.tracked:
-                outs = list(map(without_history, outs))
         results = step.results(outs, leaves, from_outside, applies and entry.donating is None)
         if entry.changed and applies:
             write_back([leaves[k] for k in entry.changed], changed, "jit")

@@ -31,7 +31,8 @@ import jax
 import numpy as np
 
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
-from fad.compile.outer_values import Live, Move, Surroundings
+from fad.compile.outer_values import Live
+from fad.compile.surroundings import Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, axes_named, is_extended, part_for
 from fad.core.jaxprs import bind_jaxpr
@@ -192,7 +193,8 @@ class StepTrace:
         self.changes: list[tuple[Change, int, bool]] = []
         self.versions: list[int] = []
         self.keys: list[int] = []  # the outputs that are results of random keys
-        self.given: dict[int, int] = {}  # by an output, the leaf that it is, which was written to
+        # The leaf that a result is, by the number of the output: one that the body writes to and returns.
+        self.written_leaves: dict[int, int] = {}
         self._leaf_of = {id(x): k for k, x in enumerate(handles)}
 
     def finish(self, results: Sequence[PyTree]) -> list[PyTree]:
@@ -209,7 +211,7 @@ class StepTrace:
             self.kinds.append(_kind_of(x, twins.level))
             self.keys += [len(outs)] if holds_keys(x) else []
             if id(x) in self._leaf_of and version_of(x) and self.kinds[-1] is not FREED:
-                self.given[len(outs)] = self._leaf_of[id(x)]
+                self.written_leaves[len(outs)] = self._leaf_of[id(x)]
             places.setdefault(id(x), len(outs))
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
@@ -272,7 +274,7 @@ class StepState:
                 not is_grad or any([p.value is root.tensor for p in places])
             ):
                 outer.tensor = root.tensor
-        # A ``.grad`` that shares its storage is used as what it shares: it must be this very Tensor.
+        # The trace took a ``.grad`` that is a view for a view of what it is of: it must be this very Tensor.
         self.fixed_grads = [(outer_of(x), weakref.ref(x.grad)) for x in twins.fixed_grads()]
         # By the number of an output: see `at_their_levels`.
         self._parts: dict[int, tuple[Primitive, list[bool], frozenset[Hashable]]] = {}
@@ -291,7 +293,7 @@ class StepState:
             for c, output, tracked in trace.changes
         ]
         self.versions = trace.versions
-        self.given = trace.given
+        self.written_leaves = trace.written_leaves
         # What each result of random keys is computed of: values outside, and the numbers of leaves.
         self.key_sources: dict[int, list[PyTree]] = {k: [] for k in trace.keys}
         self.count = sum([isinstance(kind, str) for kind in self.kinds])
@@ -307,7 +309,7 @@ class StepState:
         return next(self._changes(leaves), None) is None
 
     def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
-        """What is not as it was for the trace: a Place, an OuterTensor or the number of a leaf, and how."""
+        """What is not as it was for the trace, and how: a place's name, an OuterTensor, a leaf's number."""
         for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
             yield from [(k, words) for words in _differing(facts_of(x), facts)]
         if self._guard is not None and not self._guard.holds():
@@ -340,9 +342,10 @@ class StepState:
         return all([outer.find_grad(leaves) is grad() for outer, grad in self.fixed_grads])
 
     def _joined(self, leaves: Sequence[PyTree]) -> Iterator[OuterTensor]:
-        """Each ``.grad`` that shares its storage with another one, if one of these is written to.
+        """Each ``.grad`` that shares its storage with another Tensor, if the body writes to one of the two.
 
-        Those that did so for the trace are one `OuterTensor`, or own no value.
+        The trace has seen two Tensors of one storage as such: then they are one `OuterTensor`, or one of them
+        owns no value. So these have come to share it since.
         """
         written = {id(e.outer) for e in self.effects if e.what == "value"}
         if not written or not any([isinstance(x.source, OuterTensor) for x in self.outers]):
@@ -364,9 +367,8 @@ class StepState:
         return self._guard is None or self._guard.holds()
 
     def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
-        """Whether results are Tensors: if one is written to or given; or one is used, and no array is given.
-
-        Random keys do not count: they are no values to compute with.
+        """Whether results are Tensors: the function has effects, a Tensor is among the arguments, or it uses
+        a Tensor from outside and no array is among the arguments but random keys.
         """
         if self.effects or (self.outers and all(map(is_key, leaves))):
             return True
@@ -437,7 +439,7 @@ class StepState:
         def name(x: PyTree) -> str:
             if isinstance(x, OuterTensor):
                 return x.name(names, labels)
-            return labels[x] if isinstance(x, int) else str(x.name)
+            return labels[x] if isinstance(x, int) else str(x)
 
         lines = [f"{name(x)} {words}" for x, words in self._changes(leaves)]
         return list(dict.fromkeys(lines))
@@ -582,9 +584,9 @@ class StepState:
             return new if effect.tracked else without_history(new)
         return effect.new.find(leaves) if isinstance(effect.new, OuterTensor) else effect.new
 
-    def given_back(self, output: int, leaves: Sequence[PyTree]) -> Tensor | None:
-        """The Tensor among the arguments that this result is, and that the body has written to."""
-        leaf = leaves[self.given[output]] if output in self.given else None
+    def returned_leaf(self, output: int, leaves: Sequence[PyTree]) -> Tensor | None:
+        """The Tensor among the arguments that this result is, if the body writes to it and returns it."""
+        leaf = leaves[self.written_leaves[output]] if output in self.written_leaves else None
         return leaf if isinstance(leaf, Tensor) else None
 
     def results_from_outside(self, leaves: Sequence[PyTree]) -> list[PyTree]:
@@ -611,7 +613,7 @@ class StepState:
                 results.append(leave(next(others), tensors))
                 continue
             k = next(numbers)
-            leaf = self.given_back(k, leaves) if applies else None
+            leaf = self.returned_leaf(k, leaves) if applies else None
             if leaf is not None:
                 results.append(leaf)
                 continue

@@ -74,8 +74,8 @@ def by_name(table: dict[str, str]) -> dict[str, str]:
     return {name: text for names, text in table.items() for name in names.split()}
 
 
-# Where a name is looked for that a module does not have, in order. What lax has under a name is often less
-# than what is meant by it: methods of Tensor come first.
+# The modules in which a name is looked for that another module does not have, in this order. Methods of
+# Tensor come before `_LAX`: a function of lax often does less than what its name means elsewhere.
 _ARRAYS = """fad.numpy fad.nn fad.numpy.linalg fad.scipy.special fad.random fad.numpy.fft
 fad.scipy.linalg""".split()
 _OTHERS = """fad fad.autograd fad.func fad.scipy fad.extend fad.testing fad.autograd.graph

@@ -132,10 +132,10 @@ class _GradMode(metaclass=BlockType):
                 f"{type(self).__name__}: decorate the methods of {f.__name__}, not the class"
             )
         if inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f):
-            name, of = type(self).__name__, getattr(f, "__name__", f)
+            mode, function = type(self).__name__, getattr(f, "__name__", f)
             raise TypeError(
-                f"{name}: {of} is asynchronous, and the mode would be on in what runs while it "
-                f"waits: write `with fad.{name}(...):` in it, around code without await"
+                f"{mode}: {function} is asynchronous, and the mode would be on in what runs while it "
+                f"waits: write `with fad.{mode}(...):` in it, around code without await"
             )
 
         @functools.wraps(f)

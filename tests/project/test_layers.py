@@ -39,7 +39,7 @@ ROOMS = {
     "functions": "context rules derived_rules closures native user_rules compiled_rules calls function",
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
-    "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
+    "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
     "extend": "types observing interpretation attached declared staging operations",

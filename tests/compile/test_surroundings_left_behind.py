@@ -34,7 +34,7 @@ def test_a_value_of_the_trace_that_stays_outside_is_an_error():
     for f, place in ((appends, r"log\[0\]"), (sets, r"state\['last'\]"), (attribute, "model.seen")):
         with pytest.raises(
             LevelError,
-            match=rf"{place} is a (Tensor|value) of it.*test_outer_values_left_behind.py:\d+.*Return",
+            match=rf"{place} is a (Tensor|value) of it.*test_surroundings_left_behind.py:\d+.*Return",
         ):
             fad.jit(f)(fad.tensor(1.0))
     assert is_idle()

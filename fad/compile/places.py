@@ -1,0 +1,303 @@
+"""Places: where Python code of a function finds what it uses from outside."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import itertools
+import operator
+import sys
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fad.core.tensor import Tensor
+from fad.core.types import PyTree
+
+GONE = (LookupError, ValueError, AttributeError, TypeError)
+NUMBERS = (bool, int, float, complex, str)
+
+_MOST = 4_000  # places that are looked at
+# Modules whose functions and objects lead to nothing of the user.
+_OPAQUE = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
+_OPAQUE |= sys.stdlib_module_names - {"argparse", "collections", "types"}
+_DictValues: Any = type({}.values())
+_ROWS = (list, collections.deque, _DictValues)
+_MAPPINGS = (dict, types.MappingProxyType)
+
+
+class Absent:
+    """That nothing is in a place."""
+
+
+ABSENT = Absent()
+
+
+class Access(NamedTuple):
+    """How Python code gets what is in a place, and puts something there, if it can.
+
+    ``get(container, key, *default)`` may raise one of the errors `GONE`; ``put(container, key, value)``.
+    """
+
+    get: Callable[..., PyTree]
+    put: Callable[[PyTree, PyTree, PyTree], object] | None = None
+    default: tuple[PyTree, ...] = (ABSENT,)
+
+
+_ATTRIBUTE = Access(getattr, setattr)
+_CELL = Access(getattr, setattr, ())
+_ITEM = Access(operator.getitem, operator.setitem, ())
+_DICT_ITEM = Access(dict.get, operator.setitem)
+_PROXY_ITEM = Access(types.MappingProxyType.get)
+_NTH = Access(lambda values, k: next(itertools.islice(values, k, None)), None, ())
+
+
+class Place(NamedTuple):
+    """An item, an attribute or a variable, with the ``value`` in it.
+
+    ``parent``: the place of the container, object or function that it belongs to. ``within``, ``key``,
+    ``access``: where it is in memory: of a variable the cell or the module, else what is in ``parent``. What
+    does not change, as the object of a method, has no ``access``. ``listed``: it is among the `contents` of
+    the parent.
+    """
+
+    name: str
+    value: PyTree
+    parent: Place | None = None
+    access: Access | None = None
+    within: PyTree = None
+    key: PyTree = None
+    listed: bool = False
+
+    @property
+    def look(self) -> Callable[[], PyTree] | None:
+        """What gives what is there, as `Access` says, as long as the parent stays the same."""
+        access = self.access
+        return access and functools.partial(access.get, self.within, self.key, *access.default)
+
+    @property
+    def put(self) -> Callable[[PyTree], object] | None:
+        """What puts something else there."""
+        put = self.access and self.access.put
+        return put and functools.partial(put, self.within, self.key)
+
+    def now(self) -> PyTree:
+        """What is there now, `ABSENT` if nothing is."""
+        look = self.look
+        try:
+            return self.value if look is None else look()
+        except GONE:
+            return ABSENT
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether something else is there now, or nothing."""
+        return self.now() is not self.value
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether it is a variable of a function or of a module."""
+        owner = None if self.parent is None else self.parent.value
+        return bool(self.name) and isinstance(owner, (types.FunctionType, types.ModuleType))
+
+
+@functools.lru_cache(maxsize=1024)
+def is_opaque(module: str | None) -> bool:
+    """Whether functions and objects of a module of this name lead to nothing of the user."""
+    return str(module).partition(".")[0] in _OPAQUE
+
+
+def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[int, str]:
+    """Names for the Tensors that ``f`` leads to, by their ids."""
+    names: dict[int, str] = {}
+    for place in places_of(f, statics):
+        if isinstance(place.value, Tensor):
+            names.setdefault(id(place.value), place.name)
+    return names
+
+
+# The contents of a container
+
+
+class Contents(NamedTuple):
+    """The keys and the values of a container, as collections that follow its changes; None if it has none."""
+
+    keys: Collection[PyTree] | None
+    values: Collection[PyTree] | None
+    are_attributes: bool = False
+
+
+def contents(x: PyTree) -> list[Contents]:
+    """What is in a container, and the attributes of an object."""
+    parts = [Contents(x, None)] if isinstance(x, (set, frozenset)) else []
+    parts += [Contents(None, x)] if isinstance(x, _ROWS) else []
+    parts += (
+        [Contents(view_of(x, "keys"), view_of(x, "values"))] if isinstance(x, _MAPPINGS) else []
+    )
+    return parts + [Contents(t.keys(), t.values(), True) for t in _attribute_tables(x)]
+
+
+def view_of(table: PyTree, name: str) -> Collection[PyTree]:
+    """The "keys" or the "values" of a mapping, whatever a class of the user makes of them."""
+    # What `dict` has of an OrderedDict is in the order in which it came.
+    bases = (collections.OrderedDict, *_MAPPINGS)
+    view: Collection[PyTree] = getattr(next(k for k in bases if isinstance(table, k)), name)(table)
+    return view
+
+
+def _attribute_tables(x: PyTree) -> list[Mapping[str, PyTree]]:
+    """The attributes of an object of the user, or a Tensor; of a class, with those of its bases."""
+    if isinstance(x, type):
+        return list(map(vars, users_classes(x)))
+    if isinstance(x, types.FunctionType):
+        return [vars(x)] if vars(x) else []
+    has_table = (isinstance(x, Tensor) or users_classes(type(x))) and hasattr(x, "__dict__")
+    return [vars(x)] if has_table else []
+
+
+def users_classes(kind: type) -> list[type]:
+    """The classes of the user among a class and its bases."""
+    return [k for k in kind.__mro__ if not is_opaque(k.__module__)]
+
+
+# The way from a function to what it uses
+
+
+def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[Place]:
+    """The places that ``f`` leads to, each behind its parent; the places of what it only wraps have no name.
+
+    It leads to what it closes over, to the globals that its code names, to the object that it is a method of,
+    and to ``statics``; from there to items and attributes, and to what functions among these lead to, methods
+    that its code names too.
+    """
+    places = [Place(f"<argument {type(x).__name__}>", x) for x in statics]
+    places.append(Place("", f))
+    names: set[str] = set()
+    methods: dict[str, list[Place]] = {}  # those that no code has named so far
+    seen: set[int] = set()
+    for place in places:  # which gets longer
+        yield place
+        x = place.value
+        if id(x) in seen or x is None or type(x) in NUMBERS or len(places) > _MOST:
+            continue
+        seen.add(id(x))
+        if isinstance(x, types.FunctionType) and not is_opaque(x.__module__):
+            names |= _names(x.__code__)
+        places += _parts(place, names)
+        for kind in users_classes(x if isinstance(x, type) else type(x)):
+            for name, function in [] if id(kind) in seen else _functions(kind):
+                is_operator = name.startswith("__") and name != "__init__"
+                waiting = places if is_operator else methods.setdefault(name, [])
+                waiting.append(Place("", function, place))
+            seen.add(id(kind))
+        for name in methods.keys() & names:
+            places += methods.pop(name)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
+    """The functions of a class, with the names by which code comes to them."""
+    for name, x in vars(kind).items():
+        if isinstance(x, (staticmethod, classmethod)):
+            x = x.__func__
+        elif isinstance(x, (property, functools.cached_property)):
+            x = x.fget if isinstance(x, property) else x.func
+        if isinstance(x, types.FunctionType):
+            yield name, x
+
+
+def _parts(place: Place, names: Collection[str]) -> list[Place]:
+    """The places in what is in ``place``; in a module, those with these names."""
+    x, kind, within = place.value, type(place.value), place.name
+    if isinstance(x, types.MethodType):
+        name = f"{within}.__self__" if within else "self"
+        return [Place(name, x.__self__, place), Place("", x.__func__, place)]
+    if isinstance(x, types.FunctionType):
+        return _of_function(place, x)
+    if isinstance(x, types.ModuleType):
+        used = [] if is_opaque(x.__name__) else [n for n in list(vars(x)) if n in names]
+        return [_attribute(place, n, vars(x)[n]) for n in used]
+    if isinstance(x, functools.partial):
+        parts = [Place(f"{within}<argument {k}>", v, place) for k, v in enumerate(x.args)]
+        parts += [
+            Place(f"{within}<argument {k}>", v, place, _DICT_ITEM, x.keywords, k)
+            for k, v in x.keywords.items()
+        ]
+        return [Place("", x.func, place), *parts]
+    if hasattr(kind, "__wrapped__") or (callable(x) and hasattr(x, "__wrapped__")):
+        return [Place("", x.__wrapped__, place)]
+    return [*_items(place, x), *_attributes(place, x)]
+
+
+def _items(place: Place, x: PyTree) -> Iterator[Place]:
+    """The places of the items of a container."""
+    within = place.name
+    if isinstance(x, _MAPPINGS):
+        access = _DICT_ITEM if isinstance(x, dict) else _PROXY_ITEM
+        for k in list(itertools.islice(view_of(x, "keys"), _MOST)):
+            yield Place(f"{within}[{k!r}]", access.get(x, k), place, access, x, k, True)
+    elif isinstance(x, (list, collections.deque)):
+        for k, v in enumerate(list(itertools.islice(x, _MOST))):
+            yield Place(f"{within}[{k}]", v, place, _ITEM, x, k, True)
+    elif isinstance(x, np.ndarray) and x.dtype == object:
+        for k in itertools.islice(np.ndindex(x.shape), _MOST):
+            yield Place(f"{within}{list(k)}", x[k], place, _ITEM, x, k)
+    elif isinstance(x, (tuple, set, frozenset, _DictValues)):
+        nth = None if isinstance(x, (set, frozenset)) else _NTH
+        for k, v in enumerate(list(itertools.islice(x, _MOST))):
+            yield Place(f"{within}[{k}]", v, place, nth, x, k, True)
+
+
+def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
+    """The places of the attributes of an object of the user: its own, and what is data in its classes."""
+    found: dict[str, tuple[PyTree, bool]] = {}
+    for kind in reversed(users_classes(x if isinstance(x, type) else type(x))):
+        for name, value in list(vars(kind).items()):
+            if isinstance(value, types.MemberDescriptorType) and not isinstance(x, type):  # a slot
+                found[name] = getattr(x, name, ABSENT), False
+            elif not (
+                name.startswith("__") or hasattr(type(value), "__get__") or name == "_abc_impl"
+            ):
+                found[name] = value, isinstance(x, type)
+    if not isinstance(x, type):
+        found |= {name: (v, True) for table in _attribute_tables(x) for name, v in table.items()}
+    for name, (value, listed) in found.items():
+        yield _attribute(place, name, value, listed)
+
+
+def _attribute(place: Place, name: str, value: PyTree, listed: bool = False) -> Place:
+    return Place(f"{place.name}.{name}", value, place, _ATTRIBUTE, place.value, name, listed)
+
+
+def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
+    """The places of what a function closes over, of its defaults, and of the globals that its code names."""
+    code, defaults = f.__code__, f.__defaults__ or ()
+    parts = list(_attributes(place, f))
+    for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # it has none yet
+            parts.append(Place(name, cell.cell_contents, place, _CELL, cell, "cell_contents"))
+    if defaults:
+        parts.append(Place("", defaults, place, _ATTRIBUTE, f, "__defaults__"))
+        names = code.co_varnames[code.co_argcount - len(defaults) :]
+        parts += [Place(n, v, parts[-1]) for n, v in zip(names, defaults, strict=False)]
+    words = f.__kwdefaults__ or {}
+    parts += [Place(k, v, place, _DICT_ITEM, words, k) for k, v in words.items()]
+    space = {} if is_opaque(f.__module__) else f.__globals__
+    for name in _names(code) & space.keys():
+        if not _is_of_library(space[name]):
+            parts.append(Place(name, space[name], place, _DICT_ITEM, space, name))
+    return parts
+
+
+def _is_of_library(x: PyTree) -> bool:
+    """Whether ``x`` is a module or a class that leads to nothing of the user."""
+    if isinstance(x, types.ModuleType):
+        return is_opaque(x.__name__)
+    return isinstance(x, type) and is_opaque(x.__module__)

@@ -1,0 +1,393 @@
+"""What surrounds a compiled function: what its trace has changed there, and what has changed since.
+
+Python code of a compiled function runs when it is traced, and not at each call. What it changes is looked at
+after the trace, at all places that the function leads to.
+
+NOTE [Tensors that change places]
+
+    pair = [fad.zeros(2), fad.ones(2)]
+
+    @fad.jit
+    def swap():
+        pair[0], pair[1] = pair[1], pair[0]
+
+    swap(), swap(), swap()
+    assert pair[0].tolist() == [1.0, 1.0] and pair[1].tolist() == [0.0, 0.0]
+
+A Tensor from outside that the body puts in another place is put there at each call. A program is for calls
+that find each Tensor where its trace has found it, so a swap has two programs, which take turns.
+
+NOTE [Containers that grow]
+
+    parts = [fad.ones(2)]
+    total = fad.jit(lambda: sum(x.sum() for x in parts))
+    total()
+    parts.append(fad.ones(2))
+    assert float(total()) == 4.0
+
+So a program is also for the contents of what holds these Tensors: the keys of a dict in their order, the
+length of a list, the names of attributes, and the kind of each part. Numbers, texts and arrays are of one
+kind, and an object may get more of them: a step that keeps its loss in an attribute is traced once. Of what
+holds none of these Tensors, a program is for variables of the same kind, and for what was None to be None
+still, and for an empty container to get nothing but numbers, texts and arrays.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import linecache
+import operator
+import re
+import types
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from fad.compile.places import (
+    ABSENT,
+    GONE,
+    NUMBERS,
+    Access,
+    Place,
+    contents,
+    is_opaque,
+    places_of,
+    view_of,
+)
+from fad.core.jaxapi import array_type
+from fad.core.tensor import Tensor
+from fad.core.types import PyTree
+from fad.errors import LevelError, describe
+from fad.errors.tracebacks import warn_at_users_line
+
+_CONTAINERS = (list, dict, set, collections.deque)
+_VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
+_PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
+_BETWEEN = (ABSENT,)  # stands between the contents of two containers
+_FIRST = 64  # items of a container that was empty that are looked at
+_each = itertools.chain.from_iterable
+
+
+class Move(NamedTuple):
+    """That a body puts ``new`` in a place; it is a Tensor from outside, or one was there before."""
+
+    put: Callable[[PyTree], object]
+    new: PyTree
+
+
+class Surroundings:
+    """The places that a function leads to, before it is traced.
+
+    ``moves``: what the trace has put in other places, as `check` notes it.
+    """
+
+    def __init__(self, f: Callable[..., PyTree], statics: Sequence[PyTree]) -> None:
+        self._f, self._statics = f, statics
+        self._places = list(places_of(f, statics))
+        self._moved: list[Place] = []  # as they were before
+        self.moves: list[Move] = []
+
+    def guard(self, tensors: Collection[Tensor]) -> Guard:
+        """What finds out whether the function comes to these Tensors, and those that it moves, as it has."""
+        return Guard(self._places, tensors, self._moved)
+
+    def check(self, level: PyTree) -> None:
+        """Refuse values of the trace at ``level`` that have stayed outside, and warn of changed numbers.
+
+        Tensors from outside that the trace has put in other places are as before again.
+
+        Raises:
+            LevelError: a value of the trace is in a list, a dict, an attribute or a variable; or a list has
+                more or fewer Tensors than before.
+        """
+        before = {place.name: place for place in self._places if place.name}
+        after = {place.name: place for place in places_of(self._f, self._statics) if place.name}
+        pairs = []
+        for name in {**after, **before}:
+            old = before.get(name) or after[name]._replace(value=ABSENT)
+            new = after.get(name) or before[name]._replace(value=ABSENT)
+            if _is_traced_at(new.value, level):
+                raise self._left(new)
+            if old.value is new.value:
+                continue
+            if isinstance(new.value, jax.core.Tracer):
+                raise self._left(new)
+            pairs.append((old, new))
+        for old, new in pairs:
+            if _is_tensor(old) or _is_tensor(new):
+                self._note_move(old, new)
+            elif isinstance(old.value, jax.Array) and isinstance(new.value, jax.Array):
+                self._warn_of_number(new, describe(old.value), "another one")
+            elif type(old.value) in NUMBERS and type(new.value) in NUMBERS and not _equal(old, new):
+                self._warn_of_number(new, repr(old.value), repr(new.value))
+
+    def _note_move(self, old: Place, new: Place) -> None:
+        if new.put is None or not old.has_changed:
+            return  # it is in a tuple; or in a list that is no longer where it was
+        parent = new.parent
+        in_a_row = parent is not None and isinstance(parent.value, (list, collections.deque))
+        if new.value is ABSENT or (old.value is ABSENT and in_a_row):
+            raise self._changed(new, new.value is ABSENT)
+        self._moved.append(old)
+        self.moves.append(Move(new.put, new.value))
+        if old.value is not ABSENT:
+            new.put(old.value)
+
+    def _left(self, place: Place) -> LevelError:
+        kind = "Tensor" if isinstance(place.value, Tensor) else "value"
+        return LevelError(
+            f"jit: after the trace, {place.name} is a {kind} of it ({describe(place.value)}), which has a "
+            f"value at no call{_line(self._f, place.name)}: Python code of a compiled function runs once, "
+            "when it is traced. Return the Tensor from the function, and keep it where it is called; or "
+            "write into a Tensor that is made outside, before the first call (t.copy_(x), buffer[i] = x)."
+        )
+
+    def _changed(self, place: Place, is_gone: bool) -> LevelError:
+        done = f"takes {place.name} away" if is_gone else f"adds {place.name}"
+        return LevelError(
+            f"jit: the function {done}{_line(self._f, place.name)}, a Tensor from outside, and that happens "
+            "when it is traced, not at each call. Keep the lists of a step as long as they are, and write "
+            "into their Tensors (history[0].copy_(x)), or put one in the place of another."
+        )
+
+    def _warn_of_number(self, place: Place, old: str, new: str) -> None:
+        warn_at_users_line(
+            f"jit: the function changes {place.name} from {old} to {new}{_line(self._f, place.name)}, and "
+            "that happens when it is traced, not at each call: the compiled program has the number of the "
+            "trace. Keep it as a Tensor, made outside, and write to that (t = fad.tensor(0); t.add_(1)); a "
+            "random key is an argument, or fad.random.fold_in(key, t).",
+            UserWarning,
+        )
+
+
+class Guard:
+    """Whether a function would come to the same Tensors as before; see NOTE [Containers that grow].
+
+    ``places``: where these are, and what they are in.
+
+    Arguments:
+        places: all that the function leads to.
+        tensors: those that it uses.
+        moved: the places in which its trace has put other Tensors, as they were before.
+    """
+
+    def __init__(
+        self, places: Sequence[Place], tensors: Collection[Tensor], moved: Sequence[Place]
+    ) -> None:
+        leading = {*map(id, tensors), *[id(p.value) for p in moved if _is_tensor(p)]}
+        are_moved = set(map(id, moved))
+        holders: dict[int, Place] = {}
+        for place in [*moved, *reversed(places)]:  # parts come behind what they are in
+            is_on_the_way = id(place.value) in leading or id(place) in are_moved
+            if is_on_the_way and place.parent is not None:
+                leading.add(id(place.parent.value))
+                holders[id(place.parent.value)] = place.parent
+        self.places = [p for p in places if id(p.value) in leading and p.access is not None]
+        self.places += moved
+        self._holders = [(p.name, p.value, _parts_of(p.value)) for p in holders.values()]
+        # Neither of these keeps alive what is in a variable.
+        self._kinds: list[tuple[str, Callable[[], PyTree], object]] = []
+        self._empty: list[tuple[str, Callable[[], PyTree]]] = []
+        for place in places:
+            x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
+            if id(x) in leading:
+                continue
+            if isinstance(x, _CONTAINERS) and not len(x):
+                self._empty.append((place.name, _follow(place, leading)))
+            elif _may_change_kind(place, is_held):
+                self._kinds.append((place.name, _follow(place, leading), kind_of(x)))
+        self._leading, self._moved = leading, are_moved
+        self._note()
+
+    def _note(self) -> None:
+        """Note what is there now, for `holds`."""
+        looks: list[tuple[Any, PyTree]] = [
+            (p.look, p.value) for p in self.places if not p.listed or id(p) in self._moved
+        ]
+        fixed, self._mixed = [], []
+        for _, x, _ in self._holders:
+            for keys, values, are_attributes in contents(x):
+                fixed += [] if keys is None else [keys]
+                if values is not None and all([id(v) in self._leading for v in list(values)]):
+                    fixed.append(values)
+                elif values is not None:
+                    self._mixed += [values, _BETWEEN]
+                if are_attributes and not isinstance(x, type):
+                    looks.append((functools.partial(getattr, x, "__dict__"), vars(x)))
+        self._looks, self._seen = [look for look, _ in looks], [x for _, x in looks]
+        self._fixed = [x for collection in fixed for x in (collection, _BETWEEN)]
+        self._seen_fixed = list(_each(self._fixed))
+        items = list(_each(self._mixed))
+        self._types = list(map(type, items))
+        self._selected = [id(x) in self._leading for x in items]
+        self._seen_items = list(itertools.compress(items, self._selected))
+        self._looks_of_kinds = [look for _, look, _ in self._kinds]
+        self._seen_kinds = list(map(type, map(operator.call, self._looks_of_kinds)))
+
+    def _is_as_noted(self) -> bool:
+        """Whether there is what was noted; where it is not, that may still be of the same kind.
+
+        This is what most calls ask, and without any Python code for single places.
+        """
+        call, same = operator.call, operator.is_
+        if not all(map(same, map(call, self._looks), self._seen)):
+            return False
+        if not all(map(same, _each(self._fixed), self._seen_fixed)):
+            return False
+        if self._mixed:
+            items = list(_each(self._mixed))
+            selected = itertools.compress(items, self._selected)
+            if list(map(type, items)) != self._types or not all(
+                map(same, selected, self._seen_items)
+            ):
+                return False
+        if self._kinds and list(map(type, map(call, self._looks_of_kinds))) != self._seen_kinds:
+            return False
+        return not (self._empty and any([_holds_things(look()) for _, look in self._empty]))
+
+    def holds(self) -> bool:
+        """Whether nothing has changed."""
+        try:
+            if self._is_as_noted():
+                return True
+        except GONE:
+            pass
+        if any(True for _ in self.changes()):
+            return False
+        self._note()
+        return True
+
+    def changes(self) -> Iterator[tuple[str, str]]:
+        """Names of places that have changed, and how."""
+        for place in self.places:
+            if place.has_changed:
+                yield place.name, f"is another {'Tensor' if _is_tensor(place) else 'object'} now"
+        for name, look, kind in self._kinds:
+            if kind_of(look()) != kind:
+                was = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
+                yield name, f"is a {type(look()).__name__} now, was a {was}"
+        for name, look in self._empty:
+            if _holds_things(look()):
+                yield name, "is no longer empty"
+        for name, x, parts in self._holders:
+            now = _parts_of(x)
+            if len(now) != len(parts) or not all(map(_is_same_part, now, parts)):
+                yield name, "has other parts now"
+
+
+def kind_of(x: object) -> object:
+    """What a part may be another one of, at a later call, without a trace."""
+    return "value" if isinstance(x, _VALUES) else type(x)
+
+
+def _may_change_kind(place: Place, is_held: bool) -> bool:
+    """Whether a program depends on the kind of what is there; ``is_held``: in what leads to its Tensors."""
+    x = place.value
+    if place.access is None or (is_held and place.listed):
+        return False
+    if x is None or not place.is_variable:
+        return x is None or is_held
+    return not (callable(x) and is_opaque(type(x).__module__))
+
+
+def _follow(place: Place, leading: Collection[int]) -> Callable[[], PyTree]:
+    """What gives what is in a place, also if it is in other containers by then.
+
+    ``leading``: the ids of what has to be the same object in any case.
+    """
+    parent, access, look = place.parent, place.access, place.look
+    if access is None or look is None:
+        return functools.partial(_as_it_is, place.value)
+    is_part = parent is not None and place.within is parent.value
+    if parent is None or not is_part or id(parent.value) in leading:
+        return look
+    return functools.partial(_part_of, _follow(parent, leading), access, place.key)
+
+
+def _as_it_is(x: PyTree) -> PyTree:
+    return x
+
+
+def _part_of(up: Callable[[], PyTree], access: Access, key: PyTree) -> PyTree:
+    try:
+        return access.get(up(), key, *access.default)
+    except GONE:
+        return ABSENT
+
+
+def _holds_things(x: PyTree) -> bool:
+    """Whether ``x`` is no container, or one with more in it than numbers, texts and arrays."""
+    if not isinstance(x, _CONTAINERS):
+        return True
+    first = list(itertools.islice(view_of(x, "values") if isinstance(x, dict) else x, _FIRST))
+    if _PLAIN.issuperset(map(type, first)):
+        return False
+    return any([not isinstance(v, _VALUES) for v in first])
+
+
+def _parts_of(x: PyTree) -> list[tuple[object, object]]:
+    """The keys and the kinds of what is in a container, and of its attributes that are more than a value."""
+    parts: list[tuple[object, object]] = []
+    for keys, values, are_attributes in contents(x):
+        if values is None:
+            parts += [(id(k), None) for k in list(keys or ())]
+            continue
+        kinds = list(map(kind_of, list(values)))
+        named = zip(itertools.repeat(None) if keys is None else list(keys), kinds, strict=False)
+        parts += [p for p in named if not (are_attributes and p[1] == "value")]
+    return parts
+
+
+def _is_same_part(a: tuple[object, object], b: tuple[object, object]) -> bool:
+    (key, kind), (other, other_kind) = a, b
+    if kind is not other_kind:
+        return False
+    return key is other or bool(
+        type(key) is type(other) and hash(key) == hash(other) and key == other
+    )
+
+
+def _is_traced_at(x: object, level: PyTree) -> bool:
+    """Whether ``x`` is a Tensor of the trace at ``level``, or of a transform inside of it."""
+    while isinstance(x, Tensor):
+        if x._level is level:
+            return isinstance(x._value, jax.core.Tracer)
+        x = x._value
+    return False
+
+
+def _is_tensor(place: Place) -> bool:
+    return isinstance(place.value, Tensor)
+
+
+def _equal(old: Place, new: Place) -> bool:
+    a, b = old.value, new.value
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))
+
+
+def _line(f: Callable[..., PyTree], place: str) -> str:
+    """Where the code of ``f`` may have put something there, for messages."""
+    while hasattr(f, "__wrapped__"):
+        f = f.__wrapped__
+    code = getattr(getattr(f, "__func__", f), "__code__", None)
+    if code is None:
+        return ""
+    words = re.findall(r"\w+", place)
+    lines = sorted({line for _, _, line in code.co_lines() if line})
+    for inner in _inner(code):
+        lines += sorted({line for _, _, line in inner.co_lines() if line})
+    written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
+    for word in [w for w in reversed(words) if not w.isdigit()]:
+        for line in lines:
+            text = linecache.getline(code.co_filename, line)
+            if re.search(written.format(re.escape(word)), text):
+                return f" ({code.co_filename}:{line}: {text.strip()})"
+    return f" (a function of {code.co_filename}:{code.co_firstlineno})"
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    return [c for c in code.co_consts if isinstance(c, types.CodeType)]

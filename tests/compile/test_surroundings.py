@@ -1,0 +1,195 @@
+"""What surrounds a compiled function: what changes there between calls is seen, where it has to be."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import types
+import weakref
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import counted
+
+import fad
+
+
+class Holder:
+    """An object of a user."""
+
+    scale = None
+
+    def __init__(self, **attributes):
+        vars(self).update(attributes)
+
+
+def objects(*items):
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array
+
+
+def every(x):
+    """All Tensors in containers and objects, in order."""
+    if isinstance(x, fad.Tensor):
+        return [x]
+    if isinstance(x, dict):
+        x = list(x.values())
+    elif hasattr(x, "__dict__"):
+        x = [*vars(x).values(), x.scale] if isinstance(x, Holder) else list(vars(x).values())
+    return (
+        [t for part in x for t in every(part)]
+        if isinstance(x, (list, tuple, set, np.ndarray, collections.deque))
+        else []
+    )
+
+
+def one():
+    return fad.tensor([1.0, 2.0])
+
+
+CHANGES = {
+    "a list gets longer": (lambda: [one()], lambda x: x.append(one())),
+    "a list in an object": (
+        lambda: Holder(layers=[Holder(w=one())]),
+        lambda x: x.layers.append(Holder(w=one())),
+    ),
+    "a list in a tuple": (lambda: ([], [one()]), lambda x: x[0].append(one())),
+    "an empty list": (lambda: Holder(w=one(), more=[]), lambda x: x.more.append(one())),
+    "an empty list for another": (
+        lambda: Holder(w=one(), more=[]),
+        lambda x: vars(x).update(more=[one()]),
+    ),
+    "a deque": (lambda: collections.deque([one()]), lambda x: x.append(one())),
+    "a dict gets a key": (lambda: {"a": one()}, lambda x: x.update(b=one())),
+    "a dict gets a key for another": (
+        lambda: {"a": one(), "b": 1},
+        lambda x: (x.pop("b"), x.update(c=one())),
+    ),
+    "a dict of another order": (
+        lambda: {"a": one(), "b": one() * 2},
+        lambda x: x.update(a=x.pop("a")),
+    ),
+    "an attribute that was None": (
+        lambda: Holder(w=one(), bias=None),
+        lambda x: setattr(x, "bias", one()),
+    ),
+    "one of the class": (lambda: Holder(w=one()), lambda x: setattr(x, "scale", one())),
+    "an attribute that was a number": (
+        lambda: Holder(w=one(), bias=0.0),
+        lambda x: setattr(x, "bias", one()),
+    ),
+    "an attribute that was not there": (
+        lambda: Holder(w=one()),
+        lambda x: setattr(x, "bias", one()),
+    ),
+    "an item that was None": (lambda: [one(), None], lambda x: x.__setitem__(1, one())),
+    "an object without Tensors": (lambda: [one(), Holder()], lambda x: x.__setitem__(1, one())),
+    "None elsewhere": (lambda: [one(), [None]], lambda x: x[1].__setitem__(0, one())),
+    "a set gets longer": (lambda: {one()}, lambda x: x.add(one())),
+    "a set of another Tensor": (lambda: {one()}, lambda x: (x.clear(), x.add(one() * 2))),
+    "an array of objects": (lambda: objects(one(), None), lambda x: x.__setitem__(1, one())),
+    "another object in an array": (
+        lambda: objects(one(), one()),
+        lambda x: x.__setitem__(1, one() * 2),
+    ),
+    "a namespace": (lambda: types.SimpleNamespace(w=one()), lambda x: setattr(x, "w", one() * 2)),
+}
+
+
+def at_places(holder):
+    return sum([(k + 1.0) * t.sum() for k, t in enumerate(every(holder))])
+
+
+CASES = [(c, False) for c in CHANGES] + [(c, True) for c in list(CHANGES)[:4]]
+
+
+@pytest.mark.parametrize(("change", "nested"), CASES)
+def test_containers_that_change_between_calls_are_as_they_are_at_each(change, nested):
+    make, act = CHANGES[change]
+    for calls in (1, 3):
+        holder = make()
+        inner = fad.jit(functools.partial(at_places, holder))
+        f = fad.jit(lambda: inner() * 1.0) if nested else inner
+        for _ in range(calls):
+            before = float(f())
+        assert before == float(at_places(holder))
+        act(holder)
+        assert "traces anew, as what it uses outside has changed" in f.explain()
+        assert float(f()) == float(f()) == float(at_places(holder)) != before
+        assert "is compiled" in f.explain()
+
+
+def test_a_container_that_is_as_before_has_its_program():
+    parts, more = [one()], one()
+    total, traces = counted(lambda: sum(x.sum() for x in parts))
+    for _ in range(3):
+        assert float(total()) == 3.0
+        parts.append(more)
+        assert float(total()) == 6.0
+        del parts[1]
+    assert len(traces) == 2
+    parts += [more, more]
+    assert total.explain().splitlines()[1].strip() == "parts has other parts now"
+
+
+def test_a_variable_that_was_none_or_a_number():
+    w, bias, scale = one(), None, 2.0
+    f = fad.jit(lambda: (w * scale if bias is None else w * scale + bias).sum())
+    assert float(f()) == 6.0
+    bias = one()
+    assert float(f()) == 9.0
+    scale = one()
+    assert float(f()) == 8.0
+
+
+def test_what_is_kept_at_each_call_needs_no_trace():
+    kept = Holder(w=one(), losses=[], last=None, numbers={}, n=0)
+    step, traces = counted(lambda: (kept.w * 2.0).sum())
+    for k in range(6):
+        kept.last = step()
+        kept.losses.append(kept.last)
+        kept.numbers[k] = float(kept.last)
+        kept.n += 1
+    assert len(traces) == 2  # one more since three things are no longer None, or empty
+
+
+def test_numbers_texts_arrays_and_equal_keys_need_no_trace():
+    kept, last = Holder(w=one(), history=[], table={}, last=0.0), 0.0
+    parameters = {"a": one(), (1, 2): one()}
+    step, traces = counted(
+        lambda: sum(x.sum() for x in parameters.values()) + (kept.w * (last is not None)).sum()
+    )
+    for k, x in enumerate([1, 1.0, 1j, "1", b"1", np.float32(1), np.ones(1), jnp.ones(1), True]):
+        assert float(step()) == 9.0
+        kept.last = last = kept.table[k] = x
+        setattr(kept, f"last{k}", x)
+        kept.history.append(x)
+        same = {"a": parameters["a"], tuple(range(1, 3)): parameters[1, 2]}
+        parameters.clear()
+        parameters.update(same)
+    assert len(traces) == 1
+    kept.history[5] = kept.last3 = last = one()
+    changes = step.explain().splitlines()[1:]
+    expected = ["kept has other parts now", "kept.history is no longer empty"]
+    assert sorted(map(str.strip, changes)) == [*expected, "last is a Tensor now, was a value"]
+
+
+def test_what_is_replaced_is_not_kept():
+    class Batch(np.ndarray):
+        pass
+
+    w, batch, losses = one(), np.ones(2).view(Batch), []
+    kept = Holder(w=w, losses=[])
+    step = fad.jit(lambda: (w.mul_(len(batch) / 2) * kept.w).sum() + len(losses) * 0)
+    losses.append(step())
+    kept.losses.append(losses[0])
+    old = [weakref.ref(batch), weakref.ref(losses[0])]
+    for _ in range(4):
+        step()
+    batch, losses, kept.losses = np.ones(2).view(Batch), [], []
+    step()
+    gc.collect()
+    assert [x() for x in old] == [None, None]
