@@ -608,7 +608,8 @@ class StepState:
         results: list[PyTree] = []
         for kind in self.kinds:
             if not isinstance(kind, str):
-                results.append(leave(next(others), tensors))
+                x = next(others)
+                results.append(x if tensors else leave(x, False))
                 continue
             k = next(numbers)
             leaf = self.given_back(k, leaves) if applies else None
