@@ -73,8 +73,7 @@ def named(name: str) -> Step:
 def table(step: Step, turns: int = TURNS) -> dict[str, list[float]]:
     """The two times of each way to call the step."""
     ways = {
-        f"waited for, {gap} µs of Python between": microseconds(step, gap, 1, turns)
-        for gap in GAPS
+        f"waited for, {gap} µs of Python between": microseconds(step, gap, 1, turns) for gap in GAPS
     }
     ways["20 calls, the last one waited for"] = microseconds(step, 0, 20, turns)
     return ways | {"all in the calling thread": in_one_thread(step.name)}
