@@ -164,6 +164,7 @@ class QuickStep:
         captured.sort(key=lambda x: id(x) in fixed)
         grads.sort(key=lambda x: id(x) not in fixed)
         self._captured: list[PyTree] = [x.tensor for x in captured]
+        self._captured_ids = frozenset(map(id, self._captured))
         first, last = len(captured), len(captured) + len(leaves)
         self._operands = slice(
             first - sum([id(x) in fixed for x in captured]),
@@ -211,6 +212,7 @@ class QuickStep:
         self._written: list[PyTree] = [e.outer.tensor for e in writes if e.outer.source is None]
         self._storages = list(map(storage_of, self._written))
         self._storage_set = set(self._storages)
+        self._donor_tensors = [] if self._passed else [self._written[k] for k in self._donors]
         self._counts = [e.writes for e in writes]
         self._others = [(e, places[id(e.outer)]) for e in step.effects if e.what != "value"]
         self._made = sorted({e.output for e, _ in self._others if e.output >= 0})
@@ -246,7 +248,8 @@ class QuickStep:
                 if not _add_arrays(grads, self._grad_facts, arrays, links):
                     return MISS
                 targets += grads
-            if len(set(map(id, targets))) < len(targets) and not self._are_apart(targets):
+            ids = self._captured_ids.union(map(id, targets[len(self._captured) :]))
+            if len(ids) < len(targets) and not self._are_apart(targets):
                 return MISS
             if self._is_special and not self._are_those(targets, leaves):
                 return MISS
@@ -284,13 +287,14 @@ class QuickStep:
         if links and self._share(written, storages, targets):
             return MISS
         outputs = _Outputs()
-        versions = [s.version + n for s, n in zip(storages, self._counts)]
-        unowned = [s for s in storages if not s.owned]
+        versions: Iterable[int] = map(operator.add, map(_version_of, storages), self._counts)
         pick, names = self._pick, self._names
         objects: list[PyTree] = [outputs, outputs, *written]
-        puts: list[Put] = [(s, "owned", True) for s in unowned]
+        puts: list[Put] = [(s, "owned", True) for s in storages if not s.owned]
+        are_owned = not puts
         grads: dict[int, Tensor] = {}
         if self._others or links:
+            versions = list(versions)
             shared = [t.meta.link is not None for t in written]
             pick, names = self._getter(shared)
             grads = {k: at_version(new_tensor(None, ROOT), step.versions[k]) for k in self._made}
@@ -307,14 +311,14 @@ class QuickStep:
         if puts:
             objects += [x for x, _, _ in puts]
             names = [*names, *[name for _, name, _ in puts]]
-            versions += [new for _, _, new in puts]
+            versions = itertools.chain(versions, [new for _, _, new in puts])
         outs = itertools.starmap(self._table, (operands,))
         values = itertools.chain.from_iterable(map(pick, outs))
         values = itertools.chain(values, versions)
-        donors = [written[k] for k in self._donors]
+        donors = self._donor_tensors or [written[k] for k in self._donors]
         try:
             if donors:
-                self._take(donors, storages, operands, not unowned)
+                self._take(donors, storages, operands, are_owned)
             set_all(objects, names, values, step.moves)
         except BaseException as error:
             for t in donors:
@@ -459,5 +463,6 @@ def _count_alone() -> int:
 
 
 _ALONE = _count_alone()
+_version_of = operator.attrgetter("version")
 _key_data = make_jit(jax.random.key_data)
 _copy = make_jit(jnp.copy)  # an interrupt in `jnp.copy` itself would leave JAX without a trace

@@ -42,7 +42,7 @@ from fad.core.tensor import (
     storage_of,
     version_of,
 )
-from fad.core.types import PyTree
+from fad.core.types import Aval, PyTree
 from fad.errors import LevelError, describe
 from fad.tape.nodes import OutsideNode
 from fad.tape.recorder import ROOT, as_tensor
@@ -91,15 +91,17 @@ class TwinRoot:
     """A Tensor outside that a body uses, whose value or ``.grad`` is state of its own.
 
     ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
-    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is, the first one of these. ``facts``,
-    ``grad``: as they were before the body ran. ``owns_value``: it is no view, nor another Tensor that shares
-    a storage. ``captured``: the body uses it as a Tensor from outside, not only as an argument. ``number``:
-    the array, where Python code of the body has read numbers of it, so that the program depends on them.
+    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is, the first one of these. ``aval``,
+    ``facts``, ``grad``: as they were before the body ran. ``owns_value``: it is no view, nor another Tensor
+    that shares a storage. ``captured``: the body uses it as a Tensor from outside, not only as an argument.
+    ``number``: the array, where Python code of the body has read numbers of it, so that the program depends
+    on them.
     """
 
     tensor: Tensor
     twin: Tensor
     source: int | TwinRoot | None
+    aval: Aval
     facts: Facts
     grad: Tensor | None
     owns_value: bool = True
@@ -230,9 +232,8 @@ class Twins:
         self, t: Tensor, seen: Tensor, twin: Tensor, source: int | TwinRoot | None
     ) -> TwinRoot:
         self._take_history(seen, twin)
-        return TwinRoot(
-            t, twin, source, facts_of(seen), None if seen.meta is None else seen.meta.grad
-        )
+        grad = None if seen.meta is None else seen.meta.grad
+        return TwinRoot(t, twin, source, twin.aval, facts_of(seen), grad)
 
     def _take_history(self, seen: Tensor, twin: Tensor) -> None:
         """Give a twin the history, the ``.grad`` and the hooks of what it stands for."""

@@ -79,7 +79,7 @@ class OuterTensor:
         self.source = source
         self.also: list[OuterTensor] = []
         self.facts = root.facts
-        self.aval = root.twin.aval
+        self.aval = root.aval
         self.owns = root.owns_value
         self.number = None if root.number is None else np.array(root.number)
 
@@ -148,18 +148,23 @@ class FreedNode(RecordedNode):
         )
 
 
-def is_freed(t: Tensor) -> bool:
-    """Whether a backward pass has freed a node of the graph that ``t`` leads to."""
+def nodes_of(t: Tensor) -> Iterator[PyTree]:
+    """The nodes of the graph that ``t`` leads to."""
     stack, seen = [t.node], set()
     while stack:
         node: PyTree = stack.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if getattr(node, "values", ()) is None or getattr(node, "released", False):
-            return True
+        yield node
         stack.extend([e[0] for e in node.edges if e is not None])
-    return False
+
+
+def is_freed(t: Tensor) -> bool:
+    """Whether a backward pass has freed a node of the graph that ``t`` leads to."""
+    return any(
+        [getattr(n, "values", ()) is None or getattr(n, "released", False) for n in nodes_of(t)]
+    )
 
 
 # Results: without a history, with one, with one that is over.
@@ -216,6 +221,7 @@ class StepTrace:
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
         for change in twins.changes():
+            self._check_history(change, results)
             what, new = change.what, change.new
             if what == "requires_grad" or new is None:
                 place = -1
@@ -230,6 +236,28 @@ class StepTrace:
                 self.versions.append(version_of(new) if what == "grad" else 0)
             self.changes.append((change, place, place >= 0 and has_history(new)))
         return outs
+
+    def _check_history(self, change: Change, results: Sequence[PyTree]) -> None:
+        """Refuse results of which a history outside would have a leaf as it was before the call."""
+        root, twin = change.root, change.root.twin
+        is_leaf_now = change.what == "requires_grad" and change.new
+        if not is_leaf_now and not (root.facts.requires_grad and twin.shape != root.aval.shape):
+            return
+        tracked = [x for x in results if _kind_of(x, self.twins.level) is TRACKED]
+        leaves = [getattr(n, "variable", None) for x in tracked for n in nodes_of(x)]
+        if is_leaf_now and not any([x is twin for x in leaves]):
+            return
+        if tracked:
+            done = (
+                "lets a Tensor from outside require grad"
+                if is_leaf_now
+                else "changes the shape of a leaf"
+            )
+            raise GradientError(
+                f"jit: the function {done} ({describe(root.tensor)}) and returns a result with a history, in "
+                "which it would be as it was before the call. Do that before the call, or return "
+                "result.detach()."
+            )
 
 
 def _kind_of(x: object, level: PyTree) -> str:
@@ -610,7 +638,8 @@ class StepState:
         results: list[PyTree] = []
         for kind in self.kinds:
             if not isinstance(kind, str):
-                results.append(leave(next(others), tensors))
+                x = next(others)
+                results.append(x if tensors else leave(x, False))
                 continue
             k = next(numbers)
             leaf = self.returned_leaf(k, leaves) if applies else None
