@@ -150,7 +150,9 @@ LANES = 4096  # of functions whose other arguments fit the small shapes alone
 UNROLLED = {
     # Their programs grow with the size, or their time does with its cube.
     **dict.fromkeys(["lax.stack", "lax.unstack", "numpy.poly", "numpy.select"], (8,)),
-    **dict.fromkeys(["numpy.unstack", "scipy.linalg.solve_sylvester"], (8,)),
+    **dict.fromkeys(
+        ["numpy.unravel_index", "numpy.unstack", "scipy.linalg.solve_sylvester"], (8,)
+    ),
     # They have arrays of indices as constants, or take minutes to compile.
     **dict.fromkeys([f"scipy.linalg.{n}" for n in ("circulant", "hankel", "toeplitz")], (16,)),
     **dict.fromkeys(["lax.ragged_dot", "lax.ragged_dot_general"], (16,)),

@@ -731,50 +731,102 @@ def _any_of_batch(size: int, batched: Sequence[bool], singular: Array) -> tuple[
     return _any(singular), False
 
 
-def _from_factors(a: Array, lu: Array, permutation: Array) -> Array:
-    """The transposed inverse of ``a``, by its factorization."""
-    solve = functools.partial(lax.linalg.triangular_solve, lu, transpose_a=True)
+def _products(ratios: Array) -> tuple[Array, Array, Array]:
+    """The products of all numbers before each, of all behind each, and of all between two."""
+    n = ratios.shape[-1]
+    rows = jnp.arange(-1, n)
+
+    def step(product: Array, column: tuple[Array, Array]) -> tuple[Array, Array]:
+        m, ratio = column
+        return jnp.where(m > rows, product * ratio[..., None], 1), product
+
+    ones = jnp.ones((*ratios.shape[:-1], n + 1), ratios.dtype)
+    behind, columns = lax.scan(step, ones, (jnp.arange(n), jnp.moveaxis(ratios, -1, 0)))
+    between = jnp.moveaxis(columns, 0, -1)
+    return between[..., 0, :], behind[..., 1:], between[..., 1:, :]
+
+
+def _from_factors(
+    a: Array,
+    is_singular: Array,
+    permutation: Array,
+    scale: Array,
+    triangles: Array,
+    behind: Array,
+    before: Array,
+) -> tuple[Array, Array]:
+    """The cofactors of ``a``, and these over ``scale``: the transposed inverse where ``a`` is regular."""
+    solve = functools.partial(lax.linalg.triangular_solve, triangles, transpose_a=True)
     places = jnp.arange(a.shape[-1])[:, None]
     permuted = (permutation[..., None, :] == places).astype(a.dtype)
-    return solve(solve(permuted, lower=True, unit_diagonal=True))
-
-
-_cofactors_by = with_rule(_from_factors, lambda out, _, tangents: -out @ tangents[0].mT @ out)
+    half = solve(permuted, lower=True, unit_diagonal=True) * behind[..., None, :]
+    scaled = solve(half) * before[..., None, :]
+    return scale[..., None, None] * scaled, scaled
 
 
 def _det(det: Function) -> Function:
     """JAX's derivative is zero where a pivot is zero that is not the last one.
 
     The slope is the matrix of cofactors: the determinant times the transposed inverse, by the factorization
-    that the value is computed of. `lax.cond` takes another formula if a matrix is singular.
+    that the value is computed of. `lax.cond` takes other formulas if a pivot is next to zero.
     """
 
-    def regular(out: Array, a: Array, lu: Array, permutation: Array) -> Array:
-        return out[..., None, None] * _cofactors_by(a, lu, permutation)
+    def regular(value: Array, lu: Array, *_: Array) -> tuple[Array, ...]:
+        ones = jnp.ones(lu.shape[:-1], lu.dtype)
+        return value, lu, ones, ones
 
-    def singular(which: Array, out: Array, a: Array, lu: Array, permutation: Array) -> Array:
-        mask = which[..., None, None]
-        eye = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
-        rest = regular(out, jnp.where(mask, eye, a), jnp.where(mask, eye, lu), permutation)
-        a = jnp.where(mask, a, eye)
+    def singular(value: Array, lu: Array, pivots: Array, is_small: Array) -> tuple[Array, ...]:
+        """With ones in place of pivots that are small.
+
+        The minors of a triangular matrix are those of one with other numbers on its diagonal, where elements
+        over it, rows and columns are multiplied by products of old numbers over new ones.
+        """
+        diagonal = jnp.diagonal(lu, axis1=-2, axis2=-1)
+        before, behind, between = _products(jnp.where(is_small, diagonal, 1))
+        replaced = jnp.where(is_small, 1, diagonal)
+        sizes = jnp.abs(replaced)
+        swaps = jnp.sum(pivots != jnp.arange(lu.shape[-1]), -1)
+        sign = jnp.prod(replaced / sizes, -1) * (1 - 2 * (swaps % 2))
+        scale = (sign * jnp.exp(jnp.sum(jnp.log(sizes), -1))).astype(value.dtype)
+        on_diagonal = jnp.eye(lu.shape[-1], dtype=bool)
+        triangles = jnp.where(on_diagonal, replaced[..., None], lu * between)
+        return jnp.where(jnp.any(is_small, -1), scale, value), triangles, behind, before
+
+    def by_inverse(t: Array, a: Array, _: Array, cofactors: Array, inverse: Array) -> Array:
+        along = jnp.sum(cofactors * t, (-2, -1))[..., None, None]
+        return along * inverse - cofactors @ t.mT @ inverse
+
+    def by_blocks(t: Array, a: Array, is_singular: Array, *of_regular: Array) -> Array:
+        mask = is_singular[..., None, None]
+        a = jnp.where(mask, a, jnp.eye(a.shape[-1], dtype=a.dtype))
         u, s, vh = jnp.linalg.svd(lax.stop_gradient(a), full_matrices=False)
-        value, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
-        return jnp.where(mask, pullback(jnp.ones_like(value))[0], rest)
 
-    def cofactors(a: Array) -> Array:
-        lu, _, permutation = lax.linalg.lu(lax.stop_gradient(a))
-        pivots = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
-        small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
-        which = jnp.min(pivots, -1) <= small * jnp.max(pivots, -1)
-        return lax.cond(
-            _any(which),
-            functools.partial(singular, which),
-            regular,
-            smooth(a), a, lu, permutation,
-        )  # fmt: skip
+        def slope(a: Array) -> Array:
+            value, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
+            return pullback(jnp.ones_like(value))[0]
+
+        tangent = jax.jvp(slope, (a,), (t,))[1]
+        return jnp.where(mask, tangent, by_inverse(t, a, is_singular, *of_regular))
+
+    def of_cofactors(
+        out: tuple[Array, Array], primals: Sequence[Array], tangents: Sequence[Array]
+    ) -> tuple[Array, Array]:
+        (a, is_singular, *_), (t, *_) = primals, tangents
+        tangent = lax.cond(_any(is_singular), by_blocks, by_inverse, t, a, is_singular, *out)
+        return tangent, -out[1] @ t.mT @ out[1]
+
+    from_factors = with_rule(_from_factors, of_cofactors)
 
     def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
-        return jnp.sum(cofactors(primals[0]) * tangents[0], (-2, -1))
+        a = lax.stop_gradient(primals[0])
+        lu, pivots, permutation = lax.linalg.lu(a)
+        sizes = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
+        small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
+        is_small = sizes <= small * jnp.max(sizes, -1, keepdims=True)
+        is_singular = jnp.any(is_small, -1)
+        factors = lax.cond(_any(is_singular), singular, regular, det(a), lu, pivots, is_small)
+        cofactors, _ = from_factors(primals[0], is_singular, permutation, *factors)
+        return jnp.sum(cofactors * tangents[0], (-2, -1))
 
     smooth = with_rule(det, rule)
     polynomials = {3: _triple_product, 4: _of_four}
