@@ -36,13 +36,14 @@ ROOMS = {
     "nn": "losses utils",
     "random": "",
     "scipy": "",
-    "functions": "context rules derived_rules closures native user_rules compiled_rules calls function",
+    "functions": """context rules derived_rules closures native user_rules compiled_rules calls attached
+        function""",
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
     "compile": "signatures outer_values outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
-    "extend": "types observing interpretation attached declared staging operations",
+    "extend": "types observing interpretation declared staging operations",
     "autograd": "*",
     "func": "*",
     "replay": "background exact_programs policy inputs program states segment trace",
