@@ -38,7 +38,7 @@ import numpy as np
 
 from fad.core import jaxapi
 from fad.core.jaxapi import Zero, define_primitive, instantiate_zeros, io_callback, new_primitive
-from fad.core.jaxprs import active, conjugate, select
+from fad.core.jaxprs import active, conjugate, select, where_batched
 from fad.core.level import bind, flush, state, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
@@ -262,12 +262,10 @@ def _batch(
     outs: Avals,
     fixed_count: int | None,
 ) -> tuple[Outputs, Outputs]:
-    lanes = any([d is not None for d in dims])
-    if lanes:
-        fn = _BatchedHostFunction(fn, tuple(dims), axis_data.size)
-        outs = tuple([((axis_data.size, *shape), dtype) for shape, dtype in outs])
-    results = _call_p.bind(*values, fn=fn, outs=outs, fixed_count=fixed_count)
-    return results, [0 if lanes else None] * len(results)
+    batched = _BatchedHostFunction(fn, tuple(dims), axis_data.size)
+    wide = tuple([((axis_data.size, *shape), dtype) for shape, dtype in outs])
+    results = _call_p.bind(*values, fn=batched, outs=wide, fixed_count=fixed_count)
+    return results, [0] * len(results)
 
 
 define_primitive(
@@ -277,7 +275,7 @@ define_primitive(
     effects=lambda *_, fixed_count, **__: _ordered() if fixed_count is None else frozenset(),
     jvp=_jvp,
     transpose=_transpose,
-    batch=_batch,
+    batch=where_batched(_call_p, _batch),
 )
 
 

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types faces caches threads dtypes observation jaxapi linear_calls avals jaxprs
+    "core": """types faces caches threads dtypes observation jaxapi avals jaxprs linear_calls
         borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
