@@ -24,7 +24,7 @@ from fad.core.jaxapi import (
     shaped_array,
     while_parts,
 )
-from fad.core.jaxprs import select, spread
+from fad.core.jaxprs import select, spread, where_batched
 from fad.core.threads import make_jit
 from fad.core.types import Array, ArrayFunction, Aval, JaxProgram, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, describe
@@ -551,20 +551,6 @@ def _batch_rule(
     return outs, [0] * len(outs)
 
 
-def _batched_or_not(primitive: Any, rule: ArrayFunction) -> ArrayFunction:
-    """``rule``, which JAX calls where no value is batched too."""
-
-    def batch(
-        axis_data: Any, values: Values, dims: Sequence[int | None], **options: object
-    ) -> Outputs:
-        if any([d is not None for d in dims]):
-            return rule(axis_data, values, dims, **options)
-        outs = primitive.bind(*values, **options)
-        return outs, [None] * len(outs)
-
-    return batch
-
-
 def _define(
     primitive: Any,
     run: ArrayFunction,
@@ -576,7 +562,7 @@ def _define(
     def eagerly(*values: Array, **options: object) -> Outputs:
         return make_jit(functools.partial(run, **options))(*values)
 
-    batched = _batched_or_not(primitive, batch)
+    batched = where_batched(primitive, batch)
     define_primitive(
         primitive, eagerly, avals, traced=run, jvp=jvp, transpose=transpose, batch=batched
     )

@@ -38,11 +38,11 @@ import numpy as np
 
 from fad.core import jaxapi
 from fad.core.jaxapi import Zero, define_primitive, instantiate_zeros, io_callback, new_primitive
-from fad.core.jaxprs import active, conjugate
+from fad.core.jaxprs import active, conjugate, select, where_batched
 from fad.core.level import bind, flush, state, with_default_state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom
-from fad.core.types import Array, ArrayFunction, Aval, DType, Operand, Outputs, PyTree
+from fad.core.types import Array, ArrayFunction, DType, Operand, Outputs, PyTree
 from fad.errors import GradientError
 from fad.errors.tracebacks import users_frames
 from fad.tape.anomaly import has_nan
@@ -192,31 +192,26 @@ def executed(call: ArrayFunction, operands: Sequence[Operand]) -> Outputs:
         raise original from None
 
 
-# The equations
+# The equation
+#
+# A call that is not linear is an ordered effect. The derivative of one is linear in its operands from
+# ``fixed_count`` on, and pure.
 
 _call_p = new_primitive("fad_host_call")
-_linear_p = new_primitive("fad_host_linear_call")
 
 
-def _run(*values: Array, fn: Callable[..., Sequence[Array]], outs: Avals) -> list[Array]:
-    structs = [jax.ShapeDtypeStruct(*o) for o in outs]
-    run = functools.partial(_evaluate, fn)
-    return list(io_callback(run, tuple(structs), *values, ordered=True))
-
-
-def _run_linear(
-    *values: Array, fn: Callable[..., Sequence[Array]], outs: Avals, fixed_count: int
+def _run(
+    *values: Array, fn: Callable[..., Sequence[Array]], outs: Avals, fixed_count: int | None
 ) -> list[Array]:
-    structs = [jax.ShapeDtypeStruct(*o) for o in outs]
-    return list(jax.pure_callback(functools.partial(_evaluate, fn), tuple(structs), *values))
-
-
-def _avals(outs: Avals) -> list[Aval]:
-    return [jaxapi.shaped_array(shape, dtype) for shape, dtype in outs]
+    structs = tuple([jax.ShapeDtypeStruct(*o) for o in outs])
+    run = functools.partial(_evaluate, fn)
+    if fixed_count is None:
+        return list(io_callback(run, structs, *values, ordered=True))
+    return list(jax.pure_callback(run, structs, *values))
 
 
 @functools.cache
-def _effects() -> object:
+def _ordered() -> object:
     """The effect of an ordered callback."""
     return jax.make_jaxpr(lambda: io_callback(lambda: None, None, ordered=True))().effects
 
@@ -229,19 +224,17 @@ def _jvp(
     primals: Sequence[Any],
     tangents: Sequence[Array],
     *,
-    primitive: Any,
     fn: Callable[..., Outputs],
     outs: Avals,
-    **params: PyTree,
+    fixed_count: int | None,
 ) -> tuple[Outputs, Outputs]:
-    results = primitive.bind(*primals, fn=fn, outs=outs, **params)
+    results = _call_p.bind(*primals, fn=fn, outs=outs, fixed_count=fixed_count)
     mask = tuple([type(t) is not Zero for t in tangents])
     if not any(mask) or not outs:
         return results, [Zero(r.aval.to_tangent_aval()) for r in results]
-    nonzero = [t for t, m in zip(tangents, mask, strict=True) if m]
-    fixed_count = len(primals) + len(results)
-    return results, _linear_p.bind(
-        *primals, *results, *nonzero, fn=_Jvp(fn, mask), outs=outs, fixed_count=fixed_count
+    fixed = [*primals, *results]
+    return results, _call_p.bind(
+        *fixed, *select(mask, tangents), fn=_Jvp(fn, mask), outs=outs, fixed_count=len(fixed)
     )
 
 
@@ -252,11 +245,10 @@ def _transpose(
     outs: Avals,
     fixed_count: int,
 ) -> list[Any]:
-    linear = operands[fixed_count:]
-    described = _described(linear)
+    described = _described(operands[fixed_count:])
     cts = [conjugate(instantiate_zeros(c)) for c in cotangents]
     transposed = _Transposed(fn, fixed_count, described)
-    grads = _linear_p.bind(
+    grads = _call_p.bind(
         *operands[:fixed_count], *cts, fn=transposed, outs=described, fixed_count=fixed_count
     )
     return [None] * fixed_count + [conjugate(g) for g in grads]
@@ -267,40 +259,24 @@ def _batch(
     values: Sequence[Array],
     dims: Any,
     *,
-    primitive: Any,
     fn: Callable[..., Outputs],
     outs: Avals,
-    **params: PyTree,
+    fixed_count: int | None,
 ) -> tuple[Outputs, Outputs]:
-    if all([d is None for d in dims]):
-        results = primitive.bind(*values, fn=fn, outs=outs, **params)
-        return results, [None] * len(outs)
     batched = _BatchedHostFunction(fn, tuple(dims), axis_data.size)
     wide = tuple([((axis_data.size, *shape), dtype) for shape, dtype in outs])
-    results = primitive.bind(*values, fn=batched, outs=wide, **params)
+    results = _call_p.bind(*values, fn=batched, outs=wide, fixed_count=fixed_count)
     return results, [0] * len(results)
-
-
-def _rules(primitive: Any) -> dict[str, Callable[..., Any]]:
-    return {
-        "jvp": functools.partial(_jvp, primitive=primitive),
-        "batch": functools.partial(_batch, primitive=primitive),
-    }
 
 
 define_primitive(
     _call_p,
     _run,
-    lambda *_, fn, outs: _avals(outs),
-    effects=lambda *_, **__: _effects(),
-    **_rules(_call_p),
-)
-define_primitive(
-    _linear_p,
-    _run_linear,
-    lambda *_, fn, outs, fixed_count: _avals(outs),
+    lambda *_, outs, **__: [jaxapi.shaped_array(*o) for o in outs],
+    effects=lambda *_, fixed_count, **__: _ordered() if fixed_count is None else frozenset(),
+    jvp=_jvp,
     transpose=_transpose,
-    **_rules(_linear_p),
+    batch=where_batched(_call_p, _batch),
 )
 
 
@@ -329,7 +305,7 @@ class _Host:
         def flat(*arrays: Array) -> tuple[Array, ...]:
             arrays = tuple([jnp.asarray(a) for a in arrays])
             outs = tuple([(a.shape, a.dtype) for a in arrays[:count]])
-            return tuple(_call_p.bind(*arrays, fn=fn, outs=outs))
+            return tuple(_call_p.bind(*arrays, fn=fn, outs=outs, fixed_count=None))
 
         op = Primitive(name, flat, jit=False)
         levels = [v.level.id for v in values if isinstance(v, Tensor)]

@@ -42,9 +42,11 @@ from fad.core.types import (
     ArrayFunction,
     Atom,
     Aval,
+    Dims,
     JaxBody,
     JaxEquation,
     JaxLiteral,
+    JaxObject,
     JaxProgram,
     Operand,
     Outputs,
@@ -142,6 +144,26 @@ def run_pullback(
         cts[k] = ct
     grads = pullback(tuple(cts) if type(out) is tuple else cts[0])
     return tuple(map(conjugate, select(need, grads)))
+
+
+# Rules of vmap for primitives of JAX.
+
+
+def where_batched(primitive: JaxObject, rule: ArrayFunction) -> ArrayFunction:
+    """``rule``, the rule of vmap of a primitive, which JAX calls where no value is batched too."""
+
+    def batch(axis: JaxObject, values: Outputs, dims: Dims, **parameters: object) -> Outputs:
+        if any([d is not None for d in dims]):
+            return rule(axis, values, dims, **parameters)
+        outs = primitive.bind(*values, **parameters)
+        return outs, [None] * len(outs)
+
+    return batch
+
+
+def lanes_first(x: Array, dim: int | None, size: int) -> Array:
+    """``x`` with its ``size`` lanes along dimension 0, also if all share it."""
+    return jnp.broadcast_to(x, (size, *x.shape)) if dim is None else jnp.moveaxis(x, dim, 0)
 
 
 # Programs of JAX (jaxprs): looked through, evaluated, compared, and written into others.

@@ -33,6 +33,7 @@ from fad.core.jaxapi import (
     new_primitive,
     varying_alike,
 )
+from fad.core.jaxprs import lanes_first, where_batched
 from fad.core.types import Array, PyTree, Value
 
 Leaves = Sequence[Array]
@@ -142,15 +143,7 @@ def _batch(
     product: Product,
     count: int,
 ) -> tuple[list[Value], Sequence[int | None]]:
-    if all([d is None for d in dims]):
-        outs = linear_call(product, values[:count], values[count:])
-        return outs, [None] * len(outs)
-    vector = [
-        jax.numpy.broadcast_to(v, (axis_data.size, *v.shape))
-        if d is None
-        else jax.numpy.moveaxis(v, d, 0)
-        for v, d in zip(values[count:], dims[count:], strict=True)
-    ]
+    vector = [lanes_first(v, d, axis_data.size) for v, d in zip(values[count:], dims[count:])]
     lanes = _OfLanes(product, tuple(dims[:count]))
     return linear_call(lanes, values[:count], vector), [0] * len(vector)
 
@@ -162,5 +155,5 @@ define_primitive(
     lambda *avals, product, count: [a.to_tangent_aval() for a in avals[count:]],
     jvp=_jvp,
     transpose=_transpose,
-    batch=_batch,
+    batch=where_batched(product_p, _batch),
 )

@@ -28,7 +28,7 @@ _NAMES = {
     "fad.core.dataflow": "Dataflow",
     "fad.views.scatter_mul": "scattered_to",
     "fad.extend.declared": "declared_sparsity",
-    "fad.extend.attached": "with_derivative",
+    "fad.functions.attached": "with_derivative",
     "fad.core.linear_calls": "linear_call",
     "fad.extend.staging": "aval_of body_of dependence split_call stage varying_alike",
     "fad.extend.interpretation": "depends_on_point derivative_of interpret",

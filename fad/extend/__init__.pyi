@@ -43,7 +43,6 @@ from fad.core.trees import path_names as path_names
 from fad.core.trees import skeleton as skeleton
 from fad.core.trees import unflatten as unflatten
 from fad.core.types import Operation as Operation
-from fad.extend.attached import with_derivative as with_derivative
 from fad.extend.declared import declared_sparsity as declared_sparsity
 from fad.extend.interpretation import depends_on_point as depends_on_point
 from fad.extend.interpretation import derivative_of as derivative_of
@@ -61,6 +60,7 @@ from fad.extend.staging import dependence as dependence
 from fad.extend.staging import split_call as split_call
 from fad.extend.staging import stage as stage
 from fad.extend.staging import varying_alike as varying_alike
+from fad.functions.attached import with_derivative as with_derivative
 from fad.functions.user_rules import HOST_ERRORS as HOST_ERRORS
 from fad.tape.recorder import RecordingLevel as RecordingLevel
 from fad.transforms.boundary import Call as Call

@@ -8,12 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
 import jax
-import jax.numpy as jnp
 
 from fad.bridge.jax_functions import called_by_structure
 from fad.compile.signatures import OPERANDS
 from fad.core import trees
 from fad.core.caches import Cache, exact
+from fad.core.jaxprs import lanes_first
 from fad.core.level import outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
@@ -253,7 +253,7 @@ class _WrittenRules:
                 outs, structure = trees.flatten(out)
                 if type(out_dims) is not tuple:
                     out_dims = (out_dims,) * len(outs)
-                moved = [_lead(o, d, size) for o, d in zip(outs, out_dims, strict=True)]
+                moved = [lanes_first(o, d, size) for o, d in zip(outs, out_dims, strict=True)]
                 return trees.unflatten(structure, moved)
 
             return batch
@@ -276,8 +276,3 @@ def _lane(x: Array, dim: int | None) -> jax.ShapeDtypeStruct:
     aval = jax.typeof(x)
     shape = aval.shape if dim is None else aval.shape[:dim] + aval.shape[dim + 1 :]
     return jax.ShapeDtypeStruct(shape, aval.dtype)
-
-
-def _lead(x: Array, dim: int | None, size: int) -> Array:
-    """``x`` with the batch in dimension 0."""
-    return jnp.broadcast_to(x, (size, *x.shape)) if dim is None else jnp.moveaxis(x, dim, 0)

@@ -31,6 +31,7 @@ from fad.core.types import Dims, Mask, MaybeValue, Operand, Operation, Runner, U
 from fad.errors import RuleError, describe
 from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
+from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import INPUT, OUTPUT, SINGLE, Context, Ref, Template
 from fad.functions.derived_rules import BatchedRules, DerivativeRules, linear_call, origin
 from fad.functions.rules import (
@@ -490,7 +491,7 @@ def check_unchanged(rules: CallRules, args: Sequence[object], versions: Sequence
 # A call of a Function is an operation like any other: it is bound, goes down through the levels, and each
 # level transforms it. Most calls of eager code concern the tape and nothing else.
 # There each level that is not there need not be asked: the body is run, and the node is made of what it
-# saved. Both are what the general code does too (`UserRules.run_on`, `FunctionOp.leave_node`). It takes half
+# saved. Both are what the general code does too (`CallRules.run`, `FunctionOp.leave_node`). It takes half
 # of the time of a bound call.
 
 
@@ -511,7 +512,6 @@ def fast_call(
     mask: list[bool] = []
     versions: list[int] = []
     values: list[jax.Array] = []
-    handles: list[Tensor] = []
     for a in args:
         requires_grad, version = False, 0
         if type(a) is Tensor:
@@ -526,15 +526,15 @@ def fast_call(
         if type(a) is not array_type:
             return None
         values.append(a)
-        handles.append(new_tensor(a, ROOT))
     if True not in mask:
         return None
 
     # From here on the body runs: whatever it does, the call is finished here.
     rules = signature.fast_rules
     if rules is None:
-        rules = signature.fast_rules = UserRules(cls, signature, Template.flat_of(len(args)))
-    outs, template, saved = rules.run_on(Context(tuple(mask)), handles, values, values)
+        kind = JaxRules if cls.jax_rules else UserRules
+        rules = signature.fast_rules = kind(cls, signature, Template.flat_of(len(args)))
+    outs, template, saved = rules.run(values, mask)
     assert saved is not None
     check_unchanged(rules, args, versions)
     if saved.plain:

@@ -339,6 +339,7 @@ class Notes:
     saved_data: dict[Any, object] = dataclasses.field(default_factory=dict)
     attributes: dict[str, object] = dataclasses.field(default_factory=dict)
     zeros_for_none: bool = True
+    _read: list[set[int]] | None = dataclasses.field(default=None, init=False, compare=False)
 
     @staticmethod
     def take(
@@ -419,10 +420,13 @@ class Notes:
         self, values: Sequence[MaybeValue], outs: Sequence[MaybeValue]
     ) -> tuple[list[MaybeValue], list[MaybeValue]]:
         """The inputs and outputs that were noted, with None in the place of the others."""
-        noted = {x for x in self.leaves() if type(x) is Ref}
+        if self._read is None:
+            refs = [x for x in self.leaves() if type(x) is Ref]
+            self._read = [{x.at for x in refs if x.kind == kind} for kind in (INPUT, OUTPUT)]
+        inputs, outputs = self._read
         return (
-            [v if Ref(INPUT, i) in noted else None for i, v in enumerate(values)],
-            [v if Ref(OUTPUT, k) in noted else None for k, v in enumerate(outs)],
+            [v if i in inputs else None for i, v in enumerate(values)],
+            [v if k in outputs else None for k, v in enumerate(outs)],
         )
 
     def leaves(self) -> list[object]:

@@ -15,11 +15,11 @@ import numpy as np
 from fad.core import trees
 from fad.core.borrowed import as_array
 from fad.core.caches import Table
-from fad.core.level import bind
 from fad.core.tensor import Tensor
-from fad.core.types import PyTree, Value
+from fad.core.types import PyTree
 from fad.errors import GradientError, RuleError
 from fad.functions import calls
+from fad.functions.attached import with_derivative
 from fad.functions.calls import FunctionNode, FunctionOp
 from fad.functions.closures import is_plain
 from fad.functions.compiled_rules import JaxRules
@@ -27,11 +27,7 @@ from fad.functions.context import ARRAYS, SINGLE, Context, Notes, Template, Vmap
 from fad.functions.rules import (
     RULES,
     SETTINGS,
-    CallRules,
-    Directions,
-    Saved,
     Signature,
-    Values,
     checked_signature,
     defines,
     has_rules,
@@ -82,8 +78,8 @@ def once_differentiable(vjp: Callable[..., PyTree]) -> Callable[..., PyTree]:
         with no_grad():
             grads = vjp(inner, *trees.unflatten(structure, [stopped.get(id(x), x) for x in leaves]))
         arrays, template = split(grads)
-        once = FunctionOp(_Once(len(arrays), vjp.__qualname__))
-        return template.combine(bind(once, [*map(as_value, arrays), *operands]))
+        once = with_derivative(_Once(vjp.__qualname__), list(map(as_value, arrays)), operands)
+        return template.combine(once)
 
     wrapper.once_differentiable = True  # type: ignore[attr-defined]
     return wrapper
@@ -92,30 +88,20 @@ def once_differentiable(vjp: Callable[..., PyTree]) -> Callable[..., PyTree]:
 _ARRAYS = (Tensor, jax.Array)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Once(CallRules):
-    """The identity on the first ``count`` operands, and an error to differentiate in any operand."""
+@dataclasses.dataclass(frozen=True)
+class _Once:
+    """The derivative of what a rule gave that must not be differentiated again: an error."""
 
-    count: int
     rule: str
     name = "once_differentiable"
 
-    def forward(self, values: Values) -> tuple[list[Value], Template]:
-        return list(values[: self.count]), Template.flat_of(self.count)
-
-    def _refuse(self) -> NoReturn:
+    def pushforward(self, *_: object) -> NoReturn:
         raise GradientError(
             f"{self.rule}: trying to differentiate twice a function that was marked with "
             "@once_differentiable. Leave the mark out if the rule is written with fad.numpy."
         )
 
-    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> NoReturn:
-        self._refuse()
-
-    def pushforward(
-        self, saved: Saved, directions: Directions, order: int | None = None
-    ) -> NoReturn:
-        self._refuse()
+    pullback = pushforward
 
 
 # Function: a custom operation that declares its own rules.

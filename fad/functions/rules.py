@@ -185,7 +185,7 @@ class Signature:
         self.variadic = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
         positional = sum(p.kind in _POSITIONAL for p in parameters)
         self.plain = len(parameters) if positional == len(parameters) else -1
-        self.is_fast = bool(self.vjp) and (self.has_setup or self.combined) and not cls.jax_rules
+        self.is_fast = bool(self.vjp) and (self.has_setup or self.combined)
         self.fast_rules: UserRules | None = None
         self.asked: set[Hashable] = set()
 

@@ -336,27 +336,14 @@ class UserRules(CallRules):
         return self.run(values, None, self.signature.combined)[:2]
 
     def run(self, values: Values, needs: Needs = None, with_setup: bool = True) -> Outcome:
-        handles = [
-            new_tensor(v, ROOT) if type(v) is array_type else self.wrap(alias(v)) for v in values
-        ]
-        before = list(map(_value, handles))
-        return self.run_on(self._context(values, needs), handles, before, values, with_setup)
-
-    def run_on(
-        self,
-        ctx: Context,
-        handles: list[Any],
-        before: Values,
-        values: Values,
-        with_setup: bool = True,
-    ) -> Outcome:
-        """Run the body once: its output taken apart, and what is saved for the rules.
-
-        Arguments:
-            handles: the inputs as the body gets them.
-            before: the values of these.
-            values: those of the call.
-        """
+        handles: list[Any] = []
+        before: list[Any] = []
+        for v in values:
+            plain = type(v) is array_type
+            handle = new_tensor(v, ROOT) if plain else self.wrap(alias(v))
+            handles.append(handle)
+            before.append(v if plain else _value(handle))
+        ctx = self._context(values, needs)
         output = self.call_forward(ctx, handles)
         # Most bodies give one Tensor of their own: the same as what follows, where there is nothing to tell
         # apart by identity.

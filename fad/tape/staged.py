@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fad.core import jaxapi, trees
@@ -28,7 +27,14 @@ from fad.core.jaxapi import (
     is_undefined_primal,
     new_primitive,
 )
-from fad.core.jaxprs import bind_jaxpr, bits, calls_host, calls_with_rules, jaxpr_key
+from fad.core.jaxprs import (
+    bind_jaxpr,
+    bits,
+    calls_host,
+    calls_with_rules,
+    jaxpr_key,
+    lanes_first,
+)
 from fad.core.level import (
     Event,
     TracedBody,
@@ -119,10 +125,7 @@ def _transpose(
 def _batch(
     axis: Any, values: Sequence[Array], dims: Sequence[int | None], *, refuses: bool
 ) -> tuple[list[Array], list[int]]:
-    moved = [
-        jnp.broadcast_to(v, (axis.size, *v.shape)) if d is None else jnp.moveaxis(v, d, 0)
-        for v, d in zip(values, dims, strict=True)
-    ]
+    moved = [lanes_first(v, d, axis.size) for v, d in zip(values, dims, strict=True)]
     return unrecorded_p.bind(*moved, refuses=refuses), [0]
 
 

@@ -389,3 +389,25 @@ def test_a_body_that_changes_the_argument_itself_is_refused(extra):
     cls.apply(
         other, Y
     ).sum().backward()  # it is not among the arguments: that is the body's own affair
+
+
+def test_compiled_bodies_take_it_too(ways):
+    class Sine(fad.Function):
+        jax_rules = True
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(jnp.cos(x))
+            return jnp.sin(x)
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * ctx.saved_tensors[0]
+
+    sine = fad.custom_rules(jnp.sin)
+    sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x),))
+    for f in (Sine.apply, sine):
+        x = leaf()
+        f(x).sum().backward()
+        assert_close(x.grad, jnp.cos(X))
+    assert ways == ["left", "left"]

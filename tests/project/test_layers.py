@@ -23,7 +23,7 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types faces caches threads dtypes observation jaxapi linear_calls avals jaxprs
+    "core": """types faces caches threads dtypes observation jaxapi avals jaxprs linear_calls
         borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
@@ -36,13 +36,14 @@ ROOMS = {
     "nn": "losses utils",
     "random": "",
     "scipy": "",
-    "functions": "context rules derived_rules closures native user_rules compiled_rules calls function",
+    "functions": """context rules derived_rules closures native user_rules compiled_rules calls attached
+        function""",
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
-    "extend": "types observing interpretation attached declared staging operations",
+    "extend": "types observing interpretation declared staging operations",
     "autograd": "*",
     "func": "*",
     "replay": "background exact_programs policy inputs program states segment trace",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from fad.core.dtypes import is_inexact
@@ -104,6 +104,3 @@ class _Attached(CallRules):
         full = [zeros(a) if c is None else c for c, a in outs]
         grads = self.rules.pullback(saved.outs, inputs, full, wanted)
         return [*[None] * self.solved, *grads]
-
-    def bodies(self) -> list[Callable[..., object]]:
-        return []
