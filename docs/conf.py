@@ -1,5 +1,6 @@
 """How Sphinx builds the site from this folder: `python -m sphinx -W docs build/site`."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import reference  # noqa: E402
 import subjects  # noqa: E402
 
 import fad  # noqa: E402
+
+gc.set_threshold(100_000, 50, 100)  # JAX asks XLA to collect each time: a tenth of the build
 
 project = "fad"
 author = "The fad authors"

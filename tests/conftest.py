@@ -9,6 +9,7 @@ code, and these tools. What several files use is in `helpers/`, from where all c
 - `--full` runs whole sweeps and the long hypothesis profile; without it, sweeps are sampled and
   hypothesis runs fewer examples, the same ones each time. `HYPOTHESIS_PROFILE=full` chooses the
   long profile alone.
+- `--one-in N` runs of each test's cases one in so many, and one at least: for a mode that repeats the tests.
 - `--seed N` seeds the `rng` fixture, Python's and NumPy's global generators, and the samples.
   A failing test says which seed it ran with.
 - `--replay off` runs them without replay, `--replay wait` with all programs compiled at first sight.
@@ -29,7 +30,6 @@ import atexit
 import contextlib
 import ctypes
 import gc
-import importlib.metadata
 import os
 import random
 import shutil
@@ -39,19 +39,12 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
+from xla_flags import with_flags
+
 os.environ["JAX_PLATFORMS"] = os.environ.get("FAD_TESTS_PLATFORMS", "cpu")
-_FLAGS = [
-    "--xla_force_host_platform_device_count=8",
-    # Thousands of small functions are compiled and run once or twice: compile fast, not well.
-    "--xla_backend_optimization_level=0",
-    # One piece of code each: splitting them takes half as long again.
-    "--xla_cpu_parallel_codegen_split_count=1",
-]
-if importlib.metadata.version("jaxlib").startswith("0.10."):  # newer ones do not know this flag
-    _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
-for _flag in _FLAGS:
-    if _flag.partition("=")[0] not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}".strip()
+os.environ["XLA_FLAGS"] = with_flags(
+    os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=8"
+)
 
 # Tests compile the same small programs again and again: each process finds those that any has compiled.
 _COMPILED = os.environ.get("FAD_TESTS_COMPILED", "")
@@ -141,6 +134,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="on",
         help="on: as users have it; off: nothing is replayed; wait: everything, at first sight",
     )
+    group.addoption(
+        "--one-in", type=int, default=1, help="of each test's cases one in so many, and one at least"
+    )
     group.addoption("--seed", type=int, default=0, help="seed of random inputs and of samples")
 
 
@@ -159,7 +155,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     seed, full = config.getoption("--seed"), config.getoption("--full")
     sweeps, replay = "whole" if full else "sampled", config.getoption("--replay")
-    return f"fad {fad.__version__}, seed {seed}, {sweeps} sweeps, replay {replay}"
+    cases = config.getoption("--one-in")
+    return (
+        f"fad {fad.__version__}, seed {seed}, {sweeps} sweeps, replay {replay}"
+        + f", one in {cases} cases" * (cases > 1)
+    )
 
 
 def _parts(value: Any, place: tuple[int, ...] = ()) -> set[tuple[Any, ...]]:
@@ -207,8 +207,22 @@ OF_REPLAY = """
 """.split()
 
 
+def _keep_one_in(count: int, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the others of each test's cases."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept: set[pytest.Item] = set()
+    for name, of_test in cases.items():
+        draw = random.Random(f"{config.getoption('--seed')} {name}")
+        kept.update(draw.sample(of_test, -(-len(of_test) // count)))
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _keep_one_in(config.getoption("--one-in"), config, items)
     if config.getoption("--replay") == "off":
         of_replay = pytest.mark.skip(reason="tests replay, which is off")
         for item in items:

@@ -36,6 +36,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from xla_flags import with_flags
 
 import fad
 
@@ -228,10 +229,11 @@ def main(pages: list[str]) -> int:
             run_page(page)
         return 0
     failed = []
+    flags = with_flags(os.environ.get("XLA_FLAGS", ""))
+    environment = {**os.environ, "MPLBACKEND": "agg", "XLA_FLAGS": flags}
     for name in pages:
         print(name, flush=True)
-        command = [sys.executable, __file__, name]
-        if subprocess.run(command, env={**os.environ, "MPLBACKEND": "agg"}).returncode:
+        if subprocess.run([sys.executable, __file__, name], env=environment).returncode:
             failed.append(name)
     print(*(f"failed: {name}" for name in failed), sep="\n")
     return len(failed)

@@ -48,15 +48,18 @@ def docstrings(path: Path) -> Iterator[tuple[str, str, int]]:
     """
 
     def visit(node: Any, name: str) -> Iterator[tuple[str, str, int]]:
-        text = ast.get_docstring(node, clean=False)
-        if text and ">>>" in text:
-            yield name, text, node.body[0].lineno - 1
-        for child in ast.walk(node) if isinstance(node, ast.Module) else node.body:
-            if isinstance(child, (ast.ClassDef, ast.FunctionDef)) and id(child) not in seen:
-                seen.add(id(child))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+            text = ast.get_docstring(node, clean=False)
+            if text and ">>>" in text:
+                yield name, text, node.body[0].lineno - 1
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.ClassDef, ast.FunctionDef)):
                 yield from visit(child, f"{name}.{child.name}")
+            elif isinstance(child, ast.stmt):
+                yield from visit(child, name)
 
-    seen: set[int] = set()
+    if ">>>" not in path.read_text():
+        return
     relative = path.relative_to(ROOT).with_suffix("")
     module = ".".join(relative.parts).removesuffix(".__init__")
     yield from visit(ast.parse(path.read_text()), module)
