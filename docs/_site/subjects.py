@@ -34,6 +34,7 @@ SUBJECTS = {
     "taylor-mode": "taylor, jet, higher order",
     "typing": "type, types, typing, mypy, pyright",
     "views": "view, views, in place, in-place, inplace, write, mutation",
+    "why-is-my-gradient": "none, zero, nan, gradient, zero gradient, nan gradient, requires_grad, detach",
     "what-errors-tell": "error, errors, traceback, exception, nan",
     "cookbook/data": "data, dataloader, batch",
     "cookbook/export": "export, stablehlo, deploy",

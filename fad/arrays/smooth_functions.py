@@ -32,6 +32,7 @@ from fad.core.types import (
     Outputs,
     PyTree,
 )
+from fad.errors import ArgumentError
 
 # Derivatives that are right wherever a function is smooth: what the rules below are made of.
 #
@@ -611,7 +612,13 @@ _cubic = with_slopes(lambda x: x + 0.044715 * x**3, _cubic_slope)
 def _gelu(gelu: Function) -> Function:
     """JAX's formula; the slope of the cube in it overflows."""
 
-    def smooth(x: Array, approximate: bool = True) -> Outputs:
+    def smooth(x: Array, approximate: bool | str = True) -> Outputs:
+        if isinstance(approximate, str):  # PyTorch's
+            if approximate not in ("none", "tanh"):
+                raise ArgumentError(
+                    f"gelu: approximate must be 'none' (False) or 'tanh' (True), got {approximate!r}"
+                )
+            approximate = approximate == "tanh"
         x = jnp.asarray(x)
         if not approximate or not jnp.issubdtype(x.dtype, jnp.floating):
             return gelu(x, approximate)

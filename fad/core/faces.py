@@ -29,7 +29,7 @@ class Face:
     def __init__(
         self,
         module: str,
-        missing: Callable[[str], AttributeError],
+        missing: Callable[[str], AttributeError | ImportError],
         now: dict[str, str] | None = None,
         later: dict[str, str] | None = None,
     ) -> None:
@@ -45,7 +45,7 @@ class Face:
         """What the module has under a name: its ``__getattr__``.
 
         Raises:
-            AttributeError: it has no such name.
+            AttributeError: it has no such name; ImportError where that is imported from the module.
         """
         if name not in self.homes:
             raise self.missing(name)

@@ -469,7 +469,8 @@ def constants() -> AbstractContextManager[None]:
 
 def uncompiled() -> AbstractContextManager[None]:
     """A block in which functions of `fad.jit` and `fad.checkpoint`, and the loops and branches of `fad.lax`
-    whose conditions have values, run as Python, operation by operation: for levels that look at each.
+    whose conditions have values, run as Python, operation by operation: for levels that look at each. An
+    operation that is pushed forward is two there: itself, and its derivative.
 
     Source: ``jax.disable_jit``, which does so for JAX's own.
 

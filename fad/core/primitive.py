@@ -322,11 +322,23 @@ class Primitive(Operation):
         self, primals: Sequence[Operand], tangents: Sequence[MaybeValue]
     ) -> tuple[Outputs, Outputs]:
         mask = tuple([t is not None for t in tangents])
-        derived = self.kept("jvp", self._derive_jvp, mask, True)
         operands = [*primals, *[t for t in tangents if t is not None]]
+        if state.uncompiled:
+            return self._jvp_by_parts(mask, primals, operands)
+        derived = self.kept("jvp", self._derive_jvp, mask, True)
         results = bind(derived, operands)
         # Never flat: it is a pair.
         out, out_t = derived._structures[len(results)].unflatten(results)
+        if type(out) is not tuple:
+            return out, (out_t[0] if out_t else None)
+        return out, tuple(spread(self.differentiable_outputs(mask, out), out_t))
+
+    def _jvp_by_parts(
+        self, mask: tuple[bool, ...], primals: Sequence[Operand], operands: Sequence[Operand]
+    ) -> tuple[Outputs, Outputs]:
+        """`jvp` as two operations: this one, and its derivative."""
+        out = bind(self, primals)
+        out_t = bind(self.tangent(mask), operands)
         if type(out) is not tuple:
             return out, (out_t[0] if out_t else None)
         return out, tuple(spread(self.differentiable_outputs(mask, out), out_t))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import dis
 import importlib
 import importlib.util
+import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import NoReturn
@@ -54,14 +57,33 @@ class _Later:
 
 def no_name_later(
     module: str, name: str, instead: Callable[[], str], names: Callable[[], Iterable[str]]
-) -> AttributeError:
+) -> AttributeError | ImportError:
     """`no_name`, whose text is made when it is read: ``hasattr`` reads none.
+
+    For ``from module import name`` it is an ImportError.
 
     >>> print(no_name_later("fad.numpy", "sinn", lambda: "", lambda: ["sin", "cos"]))
     fad.numpy has no 'sinn': did you mean 'sin'?
     """
     text = _Later(lambda: no_name(module, name, instead(), names()))
+    if _is_from_import() and f"{module}.{name}" not in sys.modules:
+        return ImportError(text, name=module)
     return AttributeError(text, name=name)
+
+
+_FAD = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+
+
+def _is_from_import() -> bool:
+    """Whether the name is looked up by ``from module import name``.
+
+    Python puts an error of its own in the place of an AttributeError there, without what to write.
+    """
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_FAD) and frame.f_back is not None:
+        frame = frame.f_back
+    at = frame.f_lasti
+    return at >= 0 and dis.opname[frame.f_code.co_code[at]] == "IMPORT_FROM"
 
 
 # What to write for a name that is not there: names of PyTorch, NumPy and JAX, and where else a name is.
@@ -132,7 +154,8 @@ _FUNCTIONS = WRITES | {
     ),
     "grid_sample": "fad.scipy.ndimage.map_coordinates(x, coordinates, 1)",
     "multi_head_attention_forward scaled_dot_product_attention": (
-        "fad.nn.dot_product_attention(query, key, value)"
+        "fad.nn.dot_product_attention(q, k, v).swapaxes(1, 2), with x.swapaxes(1, 2) of each argument: it "
+        "has the heads behind the positions"
     ),
     "pixel_shuffle pixel_unshuffle": "x.reshape(...).transpose(...).reshape(...)",
     "fold": "x.at[index].add(windows)",
@@ -172,7 +195,7 @@ _ATTRIBUTES = {
     "ctypes": "x.detach().numpy(), for code that reads the memory of NumPy's arrays",
     "data_ptr": "x.array.unsafe_buffer_pointer()",
     "storage untyped_storage storage_offset": "x.base, the Tensor that it is a view of",
-    "flat": "x.reshape(-1)",
+    "flat": "x.reshape(-1), or x.fill_diagonal_(value) for numpy.fill_diagonal",
     "is_sparse": "False: a Tensor is dense",
     "to_sparse": "jax.experimental.sparse.BCOO.fromdense(x.array)",
     "layout": "x.shape: arrays have no layout in memory here",
@@ -211,6 +234,11 @@ _IN_MODULE = {
         "Parameter": "fad.tensor(data, requires_grad=True)",
         "functional": "fad.nn itself, which has the functions of jax.nn",
         "dropout": f"fad.numpy.where(fad.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0), {_WITH_KEY}",
+    },
+    "fad.nn.utils": {
+        "rnn pad_sequence pack_padded_sequence pad_packed_sequence pack_sequence": (
+            "fad.numpy.pad of each, fad.stack, and fad.numpy.where with a mask of the lengths"
+        ),
     },
     "fad.scipy.special": {
         "psi": "fad.scipy.special.digamma(x)",
@@ -369,15 +397,64 @@ _DRAWS = {
     "randint": "fad.random.randint(key, shape, low, high)",
     "randint_like": "fad.random.randint(key, x.shape, low, high)",
     "randperm": "fad.random.permutation(key, n)",
-    "normal": "fad.random.normal(key, shape)",
+    "normal": "mean + std * fad.random.normal(key, shape)",
     "bernoulli": "fad.random.bernoulli(key, p, shape)",
-    "multinomial": "fad.random.categorical(key, logits)",
+    "multinomial": "fad.random.categorical(key, fad.numpy.log(weights), shape=(n,))",
     "poisson": "fad.random.poisson(key, rate)",
     "dropout": "fad.random.bernoulli(key, 1 - p, x.shape)",
 }
-_WINDOWS = ("bartlett", "blackman", "hamming", "kaiser")
+_WINDOWS = {"hann": "hanning", "kaiser": "kaiser"} | {
+    name: name for name in ("bartlett", "blackman", "hamming")
+}
+# Of names that PyTorch and `fad.numpy` have, those that mean different things.
+_OTHER_MEANING = {
+    "clone": "write x.clone()",
+    "flatten": "write x.flatten(start_dim)",
+    "max min": (
+        "write x.max(dim=dim) for values and indices, fad.numpy.max(x) for one number, fad.numpy.maximum "
+        "for two Tensors; so min"
+    ),
+    "median nanmedian": (
+        "write x.median(dim=dim) for values and indices: fad.numpy.median is the mean of the middle two"
+    ),
+    "meshgrid": "write fad.numpy.meshgrid(x, y, indexing='ij'): the default is 'xy', as in NumPy",
+    "nonzero": "write fad.numpy.argwhere(x), or fad.numpy.nonzero(x) for a tuple of indices",
+    "norm": "write fad.numpy.linalg.norm(x), or of x.reshape(-1): of a matrix an order means another norm",
+    "repeat_interleave": "write x.repeat_interleave(n), or fad.numpy.repeat(x, n, axis)",
+    "sort": "write x.sort(dim=dim) for values and indices, or fad.numpy.sort(x)",
+    "split split_with_sizes": (
+        "write x.split(split_size=n), or [n, m] for n: fad.numpy.split takes a number of parts, or indices"
+    ),
+    "std": "write x.std(unbiased=True), or x.std(dim=dim): fad.numpy.std(x) divides by n, not by n - 1",
+    "var": "write x.var(unbiased=True), or x.var(dim=dim): fad.numpy.var(x) divides by n, not by n - 1",
+    "std_mean": "write x.std(dim=dim), x.mean(dim=dim)",
+    "var_mean": "write x.var(dim=dim), x.mean(dim=dim)",
+    "svd": "write fad.numpy.linalg.svd(x, full_matrices=False), whose last result is V.mH",
+    "transpose": "write x.swapaxes(dim0, dim1): fad.numpy.transpose takes all axes",
+}
+_AUTOGRAD = {
+    "elementwise_grad egrad": "write fad.vmap(fad.grad(f)), or fad.grad(lambda x: f(x).sum())",
+    "deriv holomorphic_grad": "write fad.jacfwd(f)",
+    "make_vjp vector_jacobian_product tensor_jacobian_product": "write y, vjp = fad.vjp(f, x)",
+    "make_jvp make_jvp_reversemode jacobian_vector_product": "write fad.jvp(f, (x,), (v,))",
+    "make_hvp hessian_vector_product hessian_tensor_product": "write fad.hvp(f, (x,), (v,))[1][0]",
+    "make_ggnvp": "write fad.ggnvp(model, loss, params, v)",
+    "grad_and_aux": "write fad.grad(f, has_aux=True)",
+    "multigrad multigrad_dict grad_named": (
+        "write fad.grad(f, argnums): dicts and tuples are differentiated as they are"
+    ),
+    "primitive defvjp defjvp": "write a fad.Function, or @fad.custom_rules",
+    "misc": "write jax.flatten_util.ravel_pytree for misc.flatten, and optax for misc.optimizers",
+    "test_util": "write fad.testing.gradcheck(f, (x,))",
+}
 _INSTEAD = {
-    **{f"{name}_window": f"write fad.numpy.{name}(n)" for name in _WINDOWS},
+    **{
+        f"{name}_window": f"write fad.numpy.{twin}({'n + 1, 12.0' if name == 'kaiser' else 'n + 1'})[:-1], "
+        "which is periodic, as in PyTorch"
+        for name, twin in _WINDOWS.items()
+    },
+    **_OTHER_MEANING,
+    **_AUTOGRAD,
     """are_deterministic_algorithms_enabled get_deterministic_debug_mode
     set_deterministic_debug_mode use_deterministic_algorithms""": (
         "JAX's programs are deterministic on the CPU; see XLA_FLAGS for GPUs"
@@ -409,14 +486,15 @@ _INSTEAD = {
     "get_default_dtype": "write fad.zeros(()).dtype: float32, or float64 with jax_enable_x64",
     "get_float32_matmul_precision": "write jax.config.jax_default_matmul_precision",
     "get_device": "write x.device",
-    "hann_window": "write fad.numpy.hanning(n)",
     "is_conj": "conjugates are computed at once, so it is always False",
     "is_neg": "negatives are computed at once, so it is always False",
     "lu": "write fad.scipy.linalg.lu(x), which gives P, L and U, or lu_factor(x)",
     "multiprocessing": "write threads, which may share Tensors and graphs, or jax.distributed",
     "newaxis": "write None, or fad.numpy.newaxis",
     "nuclear_norm": "write fad.numpy.linalg.norm(x, 'nuc')",
-    "ops": "an operation of your own is made by fad.extend.operation",
+    "ops": "an operation of your own is made by fad.extend.operation; for jax.ops.segment_sum write "
+    "x.index_add(0, segments, values)",
+    "nested_tensor": "write a list of Tensors, or one that is padded (fad.numpy.pad), and a mask",
     "overrides": "a Tensor is not subclassed; fad.extend has levels and operations",
     "pca_lowrank": "write fad.numpy.linalg.svd(x - x.mean(0), full_matrices=False)",
     "pdist": "write fad.numpy.linalg.norm(x[i] - x[j], axis=-1), i, j = fad.numpy.triu_indices(n, 1)",
@@ -427,14 +505,12 @@ _INSTEAD = {
     "set_float32_matmul_precision": "write jax.config.update('jax_default_matmul_precision', 'high')",
     "sparse_coo_tensor": "write jax.experimental.sparse.BCOO((data, indices), shape=shape)",
     "sparse_csr_tensor": "write jax.experimental.sparse.BCSR((data, columns, pointers), shape=shape)",
-    "std_mean": "write x.std(dim), x.mean(dim)",
-    "segment_reduce": "write x.index_add(0, segments, values), or index_reduce",
+    "segment_reduce segment_sum": "write x.index_add(0, segments, values), or index_reduce",
     "Stream Event": "there are no streams: calls of JAX do not wait, and x.array.block_until_ready() does",
     "svd_lowrank": "write fad.numpy.linalg.svd(x, full_matrices=False)",
     "symeig": "write fad.numpy.linalg.eigh(x)",
     "triangular_solve": "write fad.scipy.linalg.solve_triangular(a, b)",
     "typename": "write type(x).__name__",
-    "var_mean": "write x.var(dim), x.mean(dim)",
     **{name: f"{_KEY}{call}, with key = fad.random.key(0)" for name, call in _DRAWS.items()},
     """manual_seed seed initial_seed Generator default_generator get_rng_state set_rng_state
     fork_rng""": f"{_KEY}key = fad.random.key(0), key, sub = fad.random.split(key)",
@@ -470,7 +546,7 @@ _INSTEAD = {
 _INSTEAD = by_name(_INSTEAD)
 
 
-def missing(name: str, public: Sequence[str]) -> AttributeError:
+def missing(name: str, public: Sequence[str]) -> AttributeError | ImportError:
     """The error for ``fad.<name>``, which says where the name is, or what comes near to it.
 
     Arguments:

@@ -361,11 +361,11 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> jax.Array: ...
 @overload
-def gelu(x: TensorValue, approximate: bool = True) -> Tensor:
+def gelu(x: TensorValue, approximate: bool | str = True) -> Tensor:
     """Gaussian error linear unit activation function."""
 
 @overload
-def gelu(x: JaxValue, approximate: bool = True) -> jax.Array: ...
+def gelu(x: JaxValue, approximate: bool | str = True) -> jax.Array: ...
 def get_scaled_dot_general_config(
     mode: Literal["nvfp4", "mxfp8"], global_scale: Tensor | jax.Array | None = None
 ) -> Any:

@@ -20,9 +20,8 @@ import dataclasses
 import functools
 import inspect
 import linecache
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -46,12 +45,16 @@ from fad.viz.findings import (
     any_nonzero,
     any_not_finite,
     at_place,
+    base_name,
     born_backwards,
+    differentiated_name,
     edges_of,
     first_place,
     flat_cause,
+    gives_zero,
     index_text,
     instead_of,
+    is_derived,
     is_inexact,
     is_leaf,
     line_of,
@@ -63,13 +66,14 @@ from fad.viz.findings import (
     operands_text,
     plain_name,
     saved_operands,
+    shown_name,
     unique,
     zero_causes,
     zero_text,
 )
 
+_DERIVATIVES = ("grad", "jvp", "dual", "linearize")  # kinds of levels
 _MOST_STEPS = 5000  # of more, what happens to single elements is not looked for
-_DERIVED = re.compile(r"_(vjp|jvp|laplacian|jet|linear)")
 _MAKING_CONSTANTS = ("stop_gradient", ".data", "detach", "fad.tensor(")
 _CUTTING = {"detach": ("detach", "stop_gradient", ".data", "fad.tensor", "")}
 
@@ -90,14 +94,20 @@ class _Value:
 
 @dataclasses.dataclass(eq=False)
 class _NotedCall:
-    """An operation that was run on a value that depends on an input."""
+    """An operation that was run on a value that depends on an input.
+
+    ``primals`` are its operands, without tangents and gradients. ``inside``: of a transform that
+    differentiates.
+    """
 
     name: str
     op: Value
     args: list[Value]
+    primals: list[Value]
     values: list[_Value | None]
     place: tuple[str, int]
     recording: bool
+    inside: bool
     outs: list[_Value] = dataclasses.field(default_factory=list)
 
 
@@ -119,6 +129,7 @@ class _WhyLevel(extend.Level):
         super().__init__()
         self.values: dict[object, _Value] = {}
         self.steps: list[_NotedCall] = []
+        self.calls: dict[tuple[object, ...], _NotedCall] = {}  # by name, and ids of operands
         self.reads: list[_Read] = []
 
     def process(self, op: Value, args: Sequence[Value]) -> Value:
@@ -148,9 +159,13 @@ class _WhyLevel(extend.Level):
 
     def _note(self, name: str, op: Value, args: list[Value], outs: Iterable[Value]) -> None:
         values = [self.note_of(a) for a in args]
-        if not any(values) or name in SHAPES_ALONE:
+        if not any(values) or base_name(name) in SHAPES_ALONE:
             return
-        step = _NotedCall(name, op, args, values, _users_place(), _records())
+        levels = extend.running_levels()
+        inside = any(level.kind in _DERIVATIVES for level in levels[levels.index(self) + 1 :])
+        step = _NotedCall(
+            name, op, args, self._primals(name, args), values, _users_place(), _records(), inside
+        )
         needs = functools.reduce(int.__or__, [v.needs for v in values if v is not None])
         for out in outs:
             linked = 0
@@ -158,6 +173,15 @@ class _WhyLevel(extend.Level):
                 linked |= v.linked
             step.outs.append(self.noted(_Value(out, needs, linked, step)))
         self.steps.append(step)
+        self.calls[name, *map(id, args)] = step
+
+    def _primals(self, name: str, args: list[Value]) -> list[Value]:
+        """The operands of the operation of which this one is the derivative, or may be."""
+        if not is_derived(name):
+            return args
+        of, counts = differentiated_name(name), range(len(args) - 1, 0, -1)
+        known = [n for n in counts if (of, *map(id, args[:n])) in self.calls]
+        return args[: known[0]] if known else args[:-1]
 
     def noted(self, value: _Value) -> _Value:
         self.values[id(value.below)] = self.values[_state(value.below)] = value
@@ -347,11 +371,11 @@ class _Run:
         target = (edge.node, edge.output_nr)
         depends = any(v.needs & bit for v in self.outs)
         if not depends:
-            causes = self._reads(bit) or [self._unused(k)]
+            causes = self._lost(bit) or [self._unused(k)]
             return Finding(
                 name, False, "None", "None: no operation leads from it to the result", tuple(causes)
             )
-        cuts = self._cuts(bit)
+        cuts = self._cuts(bit, self.needed)
         if not any(v.linked & bit for v in self.outs):
             text = "None: every way to the result is cut"
             return Finding(name, True, "None", text, tuple(cuts))
@@ -363,7 +387,7 @@ class _Run:
         if not any_nonzero(gradient):
             zeros = zero_causes(self.passed, target, self.by_node)
             derivative, text = zero_text(gradient, "derivative")
-            telling = [c for c in cuts if c.kind not in ("comparison", "integers")]
+            telling = [c for c in cuts if c.kind not in ("comparison", "integers", "flat")]
             causes = unique([*forward, *zeros, *telling]) or cuts
             return Finding(name, True, derivative, text, tuple(causes))
         causes = self._zero_elements(k, gradient)
@@ -381,20 +405,32 @@ class _Run:
 
     # Where no graph leads
 
-    def _cuts(self, bit: int) -> list[Cause]:
+    def _cuts(self, bit: int, needed: Container[_Value]) -> list[Cause]:
         """Where an operation takes a value that the graph of an input leads to, and gives another one."""
         causes: list[Cause] = []
+        constants: list[Cause] = []  # derivatives that do not depend on where they are taken
         for step in self.level.steps:
-            outs = [out for out in step.outs if out in self.needed]
+            outs = [out for out in step.outs if out in needed]
             for out in outs:
                 going_on = {k for k, _ in _linked_operands(step, out.below)}
                 if any(
                     v is not None and v.linked & bit and k not in going_on
                     for k, v in enumerate(step.values)
                 ):
-                    causes.append(self._cut(step, out))
-        causes.sort(key=lambda c: c.kind in ("comparison", "integers"))
-        return unique(causes)
+                    constant = is_derived(step.name) and step.recording and not gives_zero(step)
+                    (constants if constant else causes).append(self._cut(step, out))
+        telling = [c for c in causes if c.kind not in ("comparison", "integers")]
+        return unique([*(telling or constants), *causes])
+
+    def _lost(self, bit: int) -> list[Cause]:
+        """Why no operation leads to the result: by Python, or where a derivative inside of it is cut."""
+        reads = self._reads(bit)
+        if any(c.operation != "bool()" for c in reads):
+            return reads
+        inside = {o for step in self.level.steps if step.inside for o in step.outs if o.needs & bit}
+        cuts = [c for c in self._cuts(bit, inside) if ", a part of" not in c.text]
+        telling = [c for c in cuts if c.kind not in ("comparison", "integers")]
+        return telling or reads or cuts
 
     def _cut(self, step: _NotedCall, out: _Value) -> Cause:
         name = step.name
@@ -414,9 +450,12 @@ class _Run:
             dtype = getattr(out.below, "dtype", "")
             cast = "a cast" if "astype" in name or "convert" in name else name
             kind, text = "integers", f"{cast} to {dtype}, which has no derivative"
-        elif step.recording and _DERIVED.search(name):
+        elif step.recording and gives_zero(step):
+            return flat_cause(None, step, (), np.asarray(numbers(out.below)) == 0)
+        elif step.recording and is_derived(name):
             kind, text = "flat", f"{name}, a part of a derivative, does not change with it"
         elif not step.recording:
+            name = base_name(name)
             kind, text = "no_grad", f"{name} under no_grad or inference_mode is not recorded"
         else:
             kind, text = (
@@ -519,7 +558,7 @@ class _Run:
         at = first_place(mask)
         value = numbers(v.below)[at]  # type: ignore[index]
         operands = operands_text(v.step.args, mask.shape, at)
-        text = f"{v.step.name} gives {number_text(value)}, forwards, of {operands}"
+        text = f"{shown_name(v.step.name)} gives {number_text(value)}, forwards, of {operands}"
         pairs = enumerate(zip(v.step.args, v.step.values, strict=True))
         constant = [k for k, (a, noted) in pairs if noted is None and any_nan(a)]
         if constant:

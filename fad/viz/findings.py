@@ -436,19 +436,20 @@ _INSTEAD = {name: text for names, text in _INSTEAD.items() for name in names.spl
 
 def instead_of(name: str) -> str:
     """What to write for an operation that gives a NaN or an infinity; "" where that is not known."""
-    text = _INSTEAD.get(name, "")
+    text = _INSTEAD.get(base_name(name), "")
     return f"; {text}" if text else ""
 
 
 def _flat_text(name: str, out: Value, rule: bool, operands: str) -> str:
     if rule:
         return f"the rule of {name} returns {'None' if out is None else 'zeros'} for it"
-    base = re.sub(r"(_(vjp|jvp))+$", "", name)
-    what = _FLAT.get(name)
-    if base != name:
-        what = f"(the derivative of {base}) does not change with it"
-    shown = "a write in place" if name == "CopySlices" else name
+    what = "does not change with it" if is_derived(name) else _FLAT.get(name)
+    shown = "a write in place" if name == "CopySlices" else shown_name(name)
     return f"{shown} {what or 'has the derivative 0'}{operands}"
+
+
+def shown_name(name: str) -> str:
+    return f"{name} (the derivative of {base_name(name)})" if is_derived(name) else name
 
 
 def number_text(x: Value) -> str:
@@ -494,6 +495,12 @@ def flat_cause(node: Node | None, step: Value, out: Value, incoming: Value) -> C
     """A node, or a step, whose derivative is zero; ``incoming`` is a gradient or tangent that is not."""
     args = saved_operands(node) if step is None else step.args
     name = name_of(node) if step is None else str(step.name)  # type: ignore[arg-type]
+    if step is not None and gives_zero(step):
+        name = differentiated_name(name)
+        several = step.op.primitive is not None and len(args) - len(step.primals) > 1
+        if several and name not in _FLAT:  # tangents that are added
+            return at_place("cancels", _cancels_text(name), step.place, name)
+        args = step.primals
     rule = node is not None and hasattr(node, "needs_input_grad")
     at = first_place(incoming != 0) if incoming.ndim else ()
     operands = "" if rule or not args else f" {operands_text(args, incoming.shape, at)}"
@@ -516,6 +523,7 @@ def zero_causes(passed: Pass, target: tuple[Node, int], steps: dict[Node, Value]
         incoming = numbers(next(g for g in visit.incoming if any_nonzero(g)))
         step = steps.get(visit.node)
         flat.append(flat_cause(visit.node, step, item(visit.outgoing, edge), incoming))
+    flat.sort(key=lambda cause: is_derived(cause.operation))
     return flat or [_cancelled(key, passed, steps) for key in passed.cancellations(target)]
 
 
@@ -523,7 +531,11 @@ def _cancelled(key: tuple[Node, int], passed: Pass, steps: dict[Node, Value]) ->
     nodes = [visit.node for visit, _, _ in passed.arrivals[key] if visit is not None]
     names = listed(list(dict.fromkeys(map(name_of, nodes))))
     place = _place_of(nodes[0], steps.get(nodes[0]))
-    return at_place("cancels", f"what its uses give ({names}) adds up to 0", place)
+    return at_place("cancels", _cancels_text(names), place, name_of(nodes[0]))
+
+
+def _cancels_text(names: str) -> str:
+    return f"what its uses give ({names}) adds up to 0"
 
 
 def born_backwards(passed: Pass, target: tuple[Node, int], steps: dict[Node, Value]) -> list[Cause]:
@@ -542,7 +554,7 @@ def born_backwards(passed: Pass, target: tuple[Node, int], steps: dict[Node, Val
     result = getattr(visit.node, "_saved_result", None) if not args else None
     of = "" if result is None else "the result "
     of += operands_text(args if result is None else [result], out.shape, at)
-    text = f"{name} gives {number_text(out[at])}, backwards, {'of' if args or of else ''} {of}"
+    text = f"{shown_name(name)} gives {number_text(out[at])}, backwards, {'of' if args or of else ''} {of}"
     text = text.rstrip(", ")
     gradient = None
     if incoming is not None and incoming.shape == out.shape:
@@ -566,7 +578,35 @@ def unique(causes: Iterable[Cause]) -> list[Cause]:
     return list(dict.fromkeys(causes))
 
 
-# Of nodes
+# Of operations that are derivatives of others, and of nodes
+
+_WRAPPED = "(_(vmap|saving|forward))*"
+_DERIVED = re.compile(rf"_(vjp|jvp|laplacian|jet|linear){_WRAPPED}$")
+
+
+def base_name(name: str) -> str:
+    """``sin`` for ``sin_vjp_jvp``."""
+    while is_derived(name):
+        name = differentiated_name(name)
+    return name
+
+
+def differentiated_name(name: str) -> str:
+    """``sin_vjp`` for ``sin_vjp_jvp``: that of the operation of which this one is the derivative."""
+    return plain_name(_DERIVED.sub("", name))
+
+
+def is_derived(name: str) -> bool:
+    return _DERIVED.search(name) is not None
+
+
+def gives_zero(step: Value) -> bool:
+    """Whether an operation is a derivative that takes a tangent, or gradient, and gives zeros."""
+    return (
+        is_derived(step.name)
+        and not any(any_nonzero(o.below) for o in step.outs)
+        and any_nonzero(step.args[-1])
+    )
 
 
 def plain_name(name: str) -> str:

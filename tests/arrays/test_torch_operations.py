@@ -143,3 +143,14 @@ def test_a_dimension_that_is_not_there_is_named(name: str) -> None:
 def test_wrong_arguments_are_named(call: Any, words: str) -> None:
     with pytest.raises((ValueError, TypeError, IndexError), match=words):
         call(fad.tensor(A))
+
+
+def test_gelu_takes_what_pytorch_calls_its_formulas() -> None:
+    for name, approximate in (("none", False), ("tanh", True)):
+        expected = jax.nn.gelu(A, approximate=approximate)
+        assert_close(fad.nn.gelu(fad.tensor(A), approximate=name), expected)
+        assert_close(fad.jit(fad.vmap(lambda x: fad.nn.gelu(x, approximate=name)))(A), expected)
+    with pytest.raises(
+        fad.errors.ArgumentError, match=r"'none' \(False\) or 'tanh' \(True\), got 'erf'"
+    ):
+        fad.nn.gelu(A, approximate="erf")

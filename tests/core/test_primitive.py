@@ -95,6 +95,24 @@ def test_a_number_and_an_array_of_its_form_share_a_plan(primitive: Primitive) ->
     assert primitive.plan((True, False), number) is primitive.plan((True, False), array)
 
 
+def test_forward_mode_is_two_operations_for_levels_that_look_at_each(primitive: Primitive) -> None:
+    names = []
+
+    class Looking(fad.extend.RecordingLevel):
+        def evaluate(self, op: Any, args: Any) -> Any:
+            names.append(op.name)
+            return fad.extend.map_outputs(self.lift, bind(op, self.unwrapped(args)[0]))
+
+    operands = [fad.tensor(x) for x in (X, Y)]
+    expected = primitive.jvp(operands, [operands[1], None])
+    with Looking() as level, fad.extend.uncompiled():
+        inside = [level.lift(x) for x in operands]
+        got = primitive.jvp(inside, [inside[1], None])
+    assert names == [primitive.name, f"{primitive.name}_jvp"]
+    values = jax.tree.map(lambda t: t.value, got, is_leaf=lambda t: isinstance(t, fad.Tensor))
+    assert_close(values, expected)
+
+
 def test_integer_outputs_have_no_tangent(primitive: Primitive) -> None:
     outs, tangents = primitive.jvp((X, Y), (Y, None))
     assert [t is None for t in tangents] == [False, True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import re
 
 import numpy as np
@@ -110,6 +111,87 @@ def test_names_of_pytorch_say_what_to_write() -> None:
     }.items():
         with pytest.raises(AttributeError, match=words):
             getattr(fad, name)
+
+
+# Of names that PyTorch and fad.numpy have with different meanings: what is to be written, and that it gives
+# what PyTorch does. `x` has three dimensions, `t` is PyTorch's.
+OF_OTHER_MEANING = [
+    ("flatten", "x.flatten(start_dim)", "x.flatten(1)", "torch.flatten(t, 1)"),
+    ("max", "x.max(dim=dim)", "x.max(dim=1).indices", "torch.max(t, 1).indices"),
+    ("median", "x.median(dim=dim)", "x.median(dim=1).values", "torch.median(t, 1).values"),
+    (
+        "meshgrid",
+        "fad.numpy.meshgrid(x, y, indexing='ij')",
+        "fnp.meshgrid(x[0, 0], x[1, 1], indexing='ij')[0]",
+        "torch.meshgrid(t[0, 0], t[1, 1], indexing='ij')[0]",
+    ),
+    ("nonzero", "fad.numpy.argwhere(x)", "fnp.argwhere(x > 0)", "torch.nonzero(t > 0)"),
+    ("norm", "x.reshape(-1)", "fnp.linalg.norm(x[0].reshape(-1), 1)", "torch.norm(t[0], 1)"),
+    ("sort", "x.sort(dim=dim)", "x.sort(dim=1).indices", "torch.sort(t, 1).indices"),
+    (
+        "split",
+        "x.split(split_size=n)",
+        "x.split(split_size=[1, 3], dim=1)[1]",
+        "t.split([1, 3], 1)[1]",
+    ),
+    ("std", "x.std(unbiased=True)", "x.std(unbiased=True)", "torch.std(t)"),
+    ("var", "x.var(dim=dim)", "x.var(dim=1)", "torch.var(t, 1)"),
+    ("var_mean", "x.var(dim=dim)", "x.var(dim=1)", "torch.var_mean(t, 1)[0]"),
+    (
+        "svd",
+        "fad.numpy.linalg.svd(x, full_matrices=False)",
+        "abs(fnp.linalg.svd(x, full_matrices=False)[2])",
+        "torch.svd(t)[2].mH.abs()",
+    ),
+    ("transpose", "x.swapaxes(dim0, dim1)", "x.swapaxes(0, 2)", "torch.transpose(t, 0, 2)"),
+    ("hann_window", "fad.numpy.hanning(n + 1)[:-1]", "fnp.hanning(9)[:-1]", "torch.hann_window(8)"),
+    (
+        "kaiser_window",
+        "fad.numpy.kaiser(n + 1, 12.0)[:-1]",
+        "fnp.kaiser(9, 12.0)[:-1]",
+        "torch.kaiser_window(8)",
+    ),
+    (
+        "scaled_dot_product_attention",
+        "fad.nn.dot_product_attention(q, k, v).swapaxes(1, 2), with x.swapaxes(1, 2) of each",
+        "fad.nn.dot_product_attention(*[x[None].swapaxes(1, 2)] * 3).swapaxes(1, 2)",
+        "torch.nn.functional.scaled_dot_product_attention(t[None], t[None], t[None])",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "ours", "theirs"), OF_OTHER_MEANING, ids=[row[0] for row in OF_OTHER_MEANING]
+)
+def test_what_is_to_be_written_for_a_name_of_pytorch_means_the_same(name, words, ours, theirs):
+    with pytest.raises(AttributeError, match=re.escape(words)):
+        getattr(fad, name)
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32)
+    space = {"fad": fad, "fnp": fnp, "torch": torch, "x": fad.tensor(x), "t": torch.tensor(x)}
+    np.testing.assert_allclose(eval(ours, space), eval(theirs, space), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "from fad import elementwise_grad",
+            "fad has no 'elementwise_grad': write fad.vmap(fad.grad",
+        ),
+        ("from fad import optim", "optimizers of optax"),
+        ("from fad.nn import relu, Linear", "no layers"),
+        ("from fad.autograd import Variable", "a Tensor is one"),
+        ("from fad.numpy import cat", "write fad.cat"),
+        ("from fad import no_such_thing_at_all", "fad has no 'no_such_thing_at_all'"),
+    ],
+)
+def test_an_import_of_a_name_that_is_not_there_says_what_to_write(statement, words):
+    """Python says "cannot import name" in the place of an AttributeError."""
+    with pytest.raises(ImportError, match=re.escape(words)):
+        exec(statement, {})
+    module, name = re.fullmatch(r"from (\S+) import .*?(\w+)", statement).groups()
+    assert not hasattr(importlib.import_module(module), name)
 
 
 @pytest.mark.parametrize(

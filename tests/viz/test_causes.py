@@ -138,6 +138,69 @@ def test_each_row_in_a_part_of_the_function(row, way):
     _check(row, report)
 
 
+FORWARD = {
+    "jvp": lambda f, x, t: fad.jvp(f, (x,), (t,)),
+    "vmap(jvp)": lambda f, x, t: [
+        o[0] for o in fad.vmap(lambda t: fad.jvp(f, (x,), (t,)))(t[None])
+    ],
+    "linearize": lambda f, x, t: (lambda y, push: (y, push(t)))(*fad.linearize(f, x)),
+    "jacfwd": lambda f, x, t: (f(x), fad.jacfwd(f)(x)),
+    "hessian": lambda f, x, t: (f(x), fad.hessian(f)(x)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fad.errors.DroppedDerivativeWarning")
+@pytest.mark.sweep(
+    "row, way",
+    [(row, way) for row in ROWS for way in FORWARD],
+    sample=len(ROWS),
+    ids=lambda part: getattr(part, "cause", part),
+)
+def test_each_row_in_forward_mode(row, way):
+    """The value of `fad.jvp` is cut as that of the function is, and what is derived is cut there too."""
+    f, x, t = _program(row), jnp.asarray(X), jnp.asarray([1.0, 2.0])
+    (plain,) = fad.why(f)(x).inputs
+    report = fad.why(lambda x: FORWARD[way](f, x, t)[0])(x)
+    (value,) = report.inputs
+    assert value == plain, str(report)
+    operations = {_base(c.operation) for c in plain.causes}
+
+    report = fad.why(lambda x: FORWARD[way](f, x, t)[1])(x)
+    (finding,) = report.inputs
+    assert len(str(report).splitlines()) <= 10
+    if way == "hessian" and row.cause in ("a NaN in the result", "a rule that returns None"):
+        # It has finite second derivatives; and nothing is left of a gradient that is None.
+        assert finding.derivative == {"NaN": "nonzero", "None": "None"}[row.derivative]
+    elif row.derivative in ("None", "zero", "nonzero") and plain.causes:
+        assert finding.derivative in ("None", "zero"), str(report)
+        operations |= {"multiply"} if "* 0.0" in row.program else set()
+        assert _base(finding.causes[0].operation) in operations, str(report)
+        if row.kind in ("detach", "no_grad", "comparison", "integers", "read", "unused"):
+            assert finding.causes == plain.causes, str(report)
+    elif row.kind == "nan":
+        assert _base(finding.causes[0].operation) in operations, str(report)
+    else:
+        assert finding == plain
+
+
+def _base(name: str) -> str:
+    return re.sub(r"(_(vjp|jvp|vmap))+$", "", name)
+
+
+@pytest.mark.filterwarnings("ignore::fad.errors.DroppedDerivativeWarning")
+def test_a_tangent_is_zero_where_the_gradient_is_but_for_two_rows():
+    x, t = jnp.asarray(X), jnp.asarray([1.0, 2.0])
+    others = {}
+    for row in ROWS:
+        if row.kind != "read":
+            tangent = np.asarray(fad.jvp(_program(row), (x,), (t,))[1])
+            kind = "NaN" if np.isnan(tangent) else "infinite" if np.isinf(tangent) else "nonzero"
+            kind = kind if tangent else "zero"
+            if kind != row.derivative.replace("None", "zero"):
+                others[row.cause] = kind
+    assert others == {"`no_grad`": "nonzero", "a NaN that `where` hides": "nonzero"}
+
+
 @pytest.mark.filterwarnings("ignore::fad.errors.DroppedDerivativeWarning")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.cause)
 def test_what_is_said_is_what_grad_gives(row):
