@@ -97,9 +97,11 @@ def aval_key(values: Sequence[Operand]) -> tuple[Hashable, ...]:
 
 
 def aval_of(value: Operand) -> Any:
-    """JAX's abstract value of an array, Tensor or Python scalar."""
+    """JAX's abstract value of an array, Tensor or Python scalar; itself, if it is one."""
     aval = getattr(value, "aval", None)
-    return jax.typeof(value) if aval is None else aval
+    if aval is None:
+        return value if isinstance(value, shaped_array) else jax.typeof(value)
+    return aval
 
 
 def struct_of(aval: Aval) -> Aval:

@@ -282,7 +282,8 @@ class RecorderLevel(Level):
     """A level that may record what it evaluates: a `fad.tape.recorder.RecordingLevel`.
 
     ``wraps``: it evaluates by binding the values of its Tensors and wrapping what comes out.
-    ``as_called``: what it records is differentiated by levels around it as if it were not there.
+    ``as_called``: it runs the calls that it records, and levels below differentiate them; see
+    NOTE [calls with rules] in `fad.core.primitive`.
     """
 
     __slots__ = ()

@@ -16,7 +16,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jax.tree_util import PyTreeDef
 
 from fad.core import trees
-from fad.core.avals import SCALARS, aval_key, aval_of, with_constants
+from fad.core.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
 from fad.core.borrowed import borrowed, waited
 from fad.core.dataflow import READ, DependenceRows, flows, tangent_rows
 from fad.core.dtypes import is_inexact
@@ -32,11 +32,14 @@ from fad.core.jaxapi import (
 from fad.core.jaxprs import (
     EXECUTED,
     KnownCall,
+    calls_with_rules,
     inlined_when_traced,
     jvp_in,
+    known_call,
     run_pullback,
     select,
     spread,
+    trace,
     vjp_in,
     write_call,
 )
@@ -464,6 +467,23 @@ class Primitive(Operation):
         key = ("flows", tuple(bits), aval_key(values))
         return self.kept(key, lambda: flows(self.flat, bits, list(map(aval_of, values))))
 
+    def is_replaced(self, avals: Sequence[Aval]) -> bool:
+        """Whether JAX differentiates other programs in the place of calls in it, for inputs with these avals;
+        see NOTE [calls with rules].
+        """
+        if self.to_vjp is not self.flat:
+            return False
+        calls = self.calls
+        if self.jit and not self.collective:
+            calls = self.kept("calls", self._find_calls, *avals)
+        return not REPLACED.isdisjoint(calls)
+
+    def _find_calls(self, *avals: Aval) -> frozenset[str]:
+        closed, _ = known_call(self._jaxprs, self.flat, avals)
+        if closed is None:
+            closed, _ = trace(self.flat, list(map(struct_of, avals)))
+        return self.calls | calls_with_rules(closed.jaxpr)
+
     def full_vjp(
         self, mask: tuple[bool, ...], present: tuple[bool, ...] | None, need: tuple[bool, ...]
     ) -> Primitive:
@@ -483,7 +503,7 @@ class Primitive(Operation):
         return as_derivative(Primitive(f"{self.name}_vjp", vjp, **self._options()))
 
     def _derive_forward(self, mask: Mask) -> Primitive:
-        """This Primitive as JAX computes it in reverse mode; see NOTE [reverse mode of custom rules]."""
+        """This Primitive as JAX computes it in reverse mode; see NOTE [calls with rules]."""
         flat = self.flat
 
         def forward(*values: Array) -> Outputs:
@@ -497,19 +517,19 @@ class Primitive(Operation):
 observable(Primitive, "execute", "execution")
 
 
-# NOTE [reverse mode of custom rules]
+# NOTE [calls with rules]
 #
 #     f = jax.custom_vjp(lambda x: jnp.sin(x))
 #     f.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (3.0 * g * jnp.cos(x),))
 #     _, (product,) = fad.hvp(fad.from_jax(f), (1.0,), (1.0,))
 #     assert jnp.allclose(product, -3.0 * jnp.sin(1.0))
 #
-# Reverse mode puts the program of ``fwd`` in the place of such a call. What is differentiated once more is
-# that program, and the one of ``bwd``: JAX has no forward mode of the call itself, and its rule does not
-# count there. It is so with the program of a custom_jvp's rule. So where a Primitive has such a call in it,
-# what runs one level down, when it is recorded, is what ``jax.vjp`` runs (`VjpPlan.forward`). A level that
-# only stands around what others differentiate, that of the body of a checkpoint, runs the call itself
-# (`VjpPlan.as_called`).
+# The gradient runs ``fwd`` and ``bwd`` in the place of the call, so the second derivative is that of their
+# programs, in which the rule does not count any more. It is the same with the rule of a custom_jvp. So where
+# a Primitive has such a call in it, a level that records it runs what ``jax.vjp`` runs
+# (`VjpPlan.forward`) one level down. The level of the body of a checkpoint records too, but levels below it
+# differentiate: it runs the call itself (`VjpPlan.as_called`), and they replace it. In the checkpointed
+# call as a whole they do so by `fad.functions.derived_rules.ReplacedRules`.
 REPLACED = frozenset(["custom_jvp_call", "custom_vjp_call"])
 
 _plan_ids = itertools.count()
@@ -535,8 +555,8 @@ class VjpPlan:
     ``simple``: one output, which is differentiable, and no extras.
     ``routed``: the inputs that a gradient is passed on to: ``mask``, unless it is narrowed.
     ``rows``: for each output the inputs that it depends on; None where that is ``routed`` for all of them.
-    ``as_called``: the plan whose ``forward`` is the Primitive itself, where that has other derivatives; see
-    NOTE [reverse mode of custom rules].
+    ``as_called``: where ``forward`` is another program than the Primitive, a plan that runs the Primitive;
+    see NOTE [calls with rules].
     """
 
     from_inputs = True
@@ -636,14 +656,14 @@ class ResidualPlan(VjpPlan):
 
 def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]) -> VjpPlan:
     """The plan that follows from the function of ``primitive``."""
-    plan, calls = VjpPlan(primitive, mask), primitive.calls
+    plan = VjpPlan(primitive, mask)
     if primitive.jit and not primitive.collective:
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
             residuals = residuals_of(
                 primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
             )
-            plan, calls = ResidualPlan(primitive, mask, residuals), residuals.calls
-    if calls & REPLACED and primitive.to_vjp is primitive.flat:
+            plan = ResidualPlan(primitive, mask, residuals)
+    if primitive.is_replaced(avals):
         plan.as_called = VjpPlan(primitive, mask)
         if not plan.extras:
             plan.forward = primitive.kept("forward", primitive._derive_forward, mask)

@@ -37,7 +37,6 @@ from fad.core.avals import struct_of
 from fad.core.dataflow import COMPUTED, DependenceRows, rows_of
 from fad.core.jaxapi import Literal, called, flag_of
 from fad.core.jaxprs import (
-    calls_with_rules,
     inner_jaxprs,
     is_ref,
     map_equations,
@@ -87,7 +86,6 @@ class Residuals:
     order.
     ``sparse``: the pullback accepts symbolic zeros as cotangents. False if there is a loop, a branch or
     a custom rule in it: there JAX 0.10 confuses the cotangents when some are symbolic zeros.
-    ``calls``: of functions with derivatives of their own, in the function itself (`calls_with_rules`).
     """
 
     closed: JaxProgram
@@ -104,7 +102,6 @@ class Residuals:
     extras: tuple[int, ...]
     sources: list[Atom]
     sparse: bool
-    calls: frozenset[str]
 
     def pullback(self, kept: Sequence[Array]) -> ArrayFunction:
         """JAX's pullback, rebuilt from the values of ``sources``."""
@@ -157,9 +154,9 @@ def residuals_of(
     outs, leaves = jaxpr.outvars[:n_out], list(jaxpr.outvars[n_out:])
     out_avals = tuple([v.aval for v in outs])
     differentiable = differentiable_outputs(mask, out_avals)
-    program, _ = trace(flat, structs)
     rows = None
     if paths or not single:
+        program, _ = trace(flat, structs)
         rows = rows_of(program, mask, paths or COMPUTED)
         differentiable = tuple([d and any(r) for d, r in zip(differentiable, rows, strict=True)])
     if not any(differentiable):
@@ -206,7 +203,6 @@ def residuals_of(
             *extras,
         ],
         sparse=not any(map(_has_body, jaxpr.eqns)),
-        calls=calls_with_rules(program.jaxpr),
     )
 
 

@@ -33,7 +33,13 @@ from fad.functions import native
 from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import INPUT, OUTPUT, SINGLE, Context, Ref, Template
-from fad.functions.derived_rules import BatchedRules, DerivativeRules, linear_call, origin
+from fad.functions.derived_rules import (
+    BatchedRules,
+    DerivativeRules,
+    ReplacedRules,
+    linear_call,
+    origin,
+)
 from fad.functions.rules import (
     CallRules,
     Directions,
@@ -48,7 +54,7 @@ from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.graph import InputMetadata, Node, alias, gradient_edge
 from fad.tape.nodes import SavedTensor, SavingNode
-from fad.tape.recorder import ROOT, detached
+from fad.tape.recorder import ROOT, GradLevel, JvpLevel, detached
 from fad.tape.saved import PackedValue, raise_released
 
 # The node that records a call of a Function.
@@ -294,10 +300,16 @@ class FunctionOp(Operation):
     def has_jet(self) -> bool:  # type: ignore[override]
         return self.rules.has_jet
 
-    def needing(self, mask: Sequence[bool]) -> FunctionOp:
-        """The same call, of which gradients or tangents in these inputs may be needed too."""
+    def below(self, mask: Sequence[bool], kind: type[GradLevel | JvpLevel] | None) -> FunctionOp:
+        """What a level runs below itself: gradients or tangents in these inputs may be needed there too.
+
+        ``kind`` of level, if it differentiates the call; see `ReplacedRules`.
+        """
         needs = list(mask) if self.needs is None else [m or n for m, n in zip(mask, self.needs)]
-        return dataclasses.replace(self, needs=needs, recorded=None)
+        rules = self.rules
+        if rules.is_replaced and kind is not None:
+            rules = ReplacedRules(rules, tuple(mask), kind)
+        return dataclasses.replace(self, rules=rules, needs=needs, recorded=None)
 
     def body(self, use: Use = "derivative") -> Callable[[Values], tuple[Value, ...]] | None:
         rules = self.rules
@@ -357,7 +369,8 @@ class FunctionOp(Operation):
     ) -> tuple[tuple[Value, ...], list[list[Value] | None]]:
         """Outputs, and the directions of each, or None; ``directions`` has those of each input."""
         counts = tuple(map(len, directions))
-        outs: tuple[Value, ...] = bind(self.needing(list(map(bool, counts))), primals)
+        op = self.below(list(map(bool, counts)), JvpLevel)
+        outs: tuple[Value, ...] = bind(op, primals)
         differentiable = self.ran.template.differentiable(outs)
         if not any(differentiable):
             return outs, [None] * len(outs)
@@ -422,7 +435,8 @@ class FunctionOp(Operation):
         args = [as_array(a) if type(a) is np.ndarray else a for a in args]
         mask = [isinstance(a, Tensor) and a._requires_grad and a._level is level for a in args]
         versions = [version_of(a) if isinstance(a, Tensor) else 0 for a in args]
-        outs: tuple[Value, ...] = level.evaluate(self.needing(mask), args)
+        op = self.below(mask, None if level.as_called else GradLevel)
+        outs: tuple[Value, ...] = level.evaluate(op, args)
         check_unchanged(self.rules, args, versions)
         values = [level.detach(a) for a in args]
         results = [detached(level, o) for o in outs]

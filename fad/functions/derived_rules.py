@@ -55,6 +55,7 @@ from fad.functions.rules import (
 )
 from fad.tape.engine import pull_back
 from fad.tape.graph import Node, gradient_edge
+from fad.tape.recorder import GradLevel, JvpLevel
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.tape.vmap import BatchLevel
 
@@ -451,6 +452,40 @@ _INNER = Primitive("inner", _inner)
 
 
 # Calls on what is transposed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplacedRules(SameCallRules):
+    """The rules of what a level runs below itself that differentiates a call of a body in the masked inputs.
+
+    It is the body with other programs in the place of some calls, and what is differentiated once more: see
+    NOTE [calls with rules] in `fad.core.primitive`.
+    """
+
+    mask: Mask
+    kind: type[GradLevel | JvpLevel]
+
+    are_of_the_body = True
+
+    @property
+    def likeness(self) -> Hashable:
+        likeness = self.base.likeness
+        return None if likeness is None else (likeness, self.mask, self.kind)
+
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
+        with self.kind() as level:
+            if isinstance(level, GradLevel):
+                inside = map(level.variable, select(self.mask, values))
+            else:  # primals do not depend on tangents
+                inside = (level.dual(v, zeros(aval_of(v))) for v in select(self.mask, values))
+            outs, template = self.base.forward(spread(self.mask, inside, values))
+            return [level.value_and_aux(o)[0] for o in outs], template
+
+    def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
+        return pull_through(self.forward, saved.values, cotangents, need, GradLevel)
+
+    def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
+        return push_through(self.forward, saved.values, directions, JvpLevel)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -351,6 +351,9 @@ class CallRules:
     name: str
     separates_outputs = False  # for hooks, each output is that of a node of its own
     is_direct = False  # `forward` may be differentiated in all of its values, in place of the call
+    is_replaced = (
+        False  # the body has calls with rules: NOTE [calls with rules] in `fad.core.primitive`
+    )
     solved = 0  # so many first inputs are functions of the others, in which alone the call is differentiated
 
     @property
@@ -455,6 +458,10 @@ class SameCallRules(CallRules):
     @property
     def has_jet(self) -> bool:
         return self.base.has_jet
+
+    @property
+    def is_replaced(self) -> bool:  # type: ignore[override]
+        return self.base.is_replaced
 
 
 # Deriving one rule from another

@@ -37,6 +37,7 @@ from typing import Any, cast
 import jax
 
 from fad.core import trees
+from fad.core.avals import aval_of
 from fad.core.jaxprs import select, spread
 from fad.core.level import (
     Event,
@@ -81,6 +82,7 @@ class WatchLevel(GradLevel):
     A later run records there too.
     ``lanes``: of the vmaps around whose axes the body names. They are used as they are.
     ``writes``: the body writes to Tensors of its own.
+    ``is_replaced``: see `CallRules.is_replaced`.
     """
 
     kind = "checkpoint"
@@ -92,13 +94,14 @@ class WatchLevel(GradLevel):
         self.captures = Captures()
         self.first = first
         self.stands = stands
-        self.as_called = not stands
+        self.as_called = not (first or stands)
         self.recording: int | None = None
         self.stand_ins: list[Tensor] = []
         self.operands: list[tuple[Tensor, Operand]] = []
         self.lanes: list[Tensor] = []
         self.differentiated = False
         self.writes = False
+        self.is_replaced = False
 
     def __enter__(self) -> WatchLevel:
         if self.stands:
@@ -110,7 +113,14 @@ class WatchLevel(GradLevel):
         return self
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
-        return super().process(op, [self.stand_in(a) for a in args])
+        args = [self.stand_in(a) for a in args]
+        if self.first and not (self.is_replaced or op.expands):
+            primitive = op.primitive
+            if primitive is not None:
+                self.is_replaced = primitive.is_replaced(list(map(aval_of, args)))
+            elif isinstance(op, FunctionOp):
+                self.is_replaced = op.rules.is_replaced
+        return super().process(op, args)
 
     def note(self, event: Event, t: Tensor | None = None) -> None:
         self.writes = self.writes or event == "write"
@@ -206,6 +216,7 @@ class CheckpointRules(CallRules):
         requires: for each value, whether it requires grad inside.
         alone: only one level differentiates the call.
         recording: see `WatchLevel`.
+        is_replaced: see `CallRules`.
         writes: see `WatchLevel`. The backward pass then uses the values that the second run saved, even if
             that run writes to them later: the call is one operation, and its writes are not seen outside.
     """
@@ -217,6 +228,7 @@ class CheckpointRules(CallRules):
     alone: bool
     recording: int | None
     writes: bool
+    is_replaced: bool
     batches: list[BatchLevel] = dataclasses.field(default_factory=batch_levels)
 
     name = "checkpoint"
@@ -365,7 +377,8 @@ def checkpoint(
         tracked = any(map(_is_tracked, every))
         # In a checkpointed body it is one operation, as it is when that body runs again and is tracked.
         if tracked or any([around.notes_captures for around in state.levels]):
-            alone = _only_level(every) is not None and not any(map(_may_be_differentiated, every))
+            only = _only_level(every)
+            alone = only is not None and not any(map(_may_be_differentiated, every))
             if tracked and level.differentiated and not alone:
                 raise GradientError(
                     "checkpoint: the function differentiates (autograd.grad, backward) with respect to what "
@@ -382,8 +395,12 @@ def checkpoint(
                 alone,
                 level.recording,
                 level.writes,
+                level.is_replaced,
             )
-            outs = list(bind(FunctionOp(rules, first_run=(leaves, template)), every))
+            # The first run is as the level runs it that records the call; levels below may replace more.
+            as_run = alone and not only.as_called
+            first_run = (leaves, template) if as_run or not level.is_replaced else None
+            outs = list(bind(FunctionOp(rules, first_run=first_run), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
                 pairs = zip(leaves, outs, requires_grad, strict=True)
                 outs = [o if r else k for k, o, r in pairs]

@@ -100,6 +100,9 @@ RULES: dict[str, Any] = {
     "beside what is saved": lambda x: sine(x) * jnp.linalg.inv(jnp.eye(2) * x.sum())[0, 0],
     "custom_jvp": rounding(lambda rule: jnp.round),
     "custom_jvp that calls the function": rounding(lambda rule: rule),
+    "with other values in fwd": with_rule(
+        jnp.sin, lambda x: (jnp.sin(x) + x**2, x), lambda x, g: (3.0 * g * jnp.cos(x) * x,)
+    ),
     "under jax.checkpoint": jax.checkpoint(lambda x: sine(x) * x),
 }
 CUBE = np.linspace(0.1, 1.3, 8, dtype=np.float32).reshape(2, 2, 2)
@@ -107,6 +110,10 @@ IN_PLACES: dict[str, Callable[[Any], Any]] = {
     "alone": fad.from_jax,
     "before others": lambda f: lambda x, g=fad.from_jax(f): fnp.sin(g(x) ** 2 + g(x) * x),
     "compiled": lambda f: fad.jit(fad.from_jax(f)),
+    "checkpointed": lambda f: fad.checkpoint(fad.from_jax(f)),
+    "checkpointed twice": lambda f: fad.checkpoint(
+        lambda x, g=fad.checkpoint(fad.from_jax(f)): g(x) * x
+    ),
 }
 
 
@@ -116,14 +123,17 @@ def transformed(transforms: Any, names: Sequence[str], f: Any) -> Any:
             "grad": lambda f=f: transforms.grad(lambda x: f(x).sum()),
             "jvp": lambda f=f: lambda x: transforms.jvp(f, (x,), (0.5 * x,))[1],
             "vmap": lambda f=f: transforms.vmap(f),
+            "value": lambda f=f: lambda x: transforms.value_and_grad(lambda x: f(x).sum())(x)[0],
+            "primal": lambda f=f: lambda x: transforms.jvp(f, (x,), (0.5 * x,))[0],
         }[name]()
     return f
 
 
+DERIVED = ("grad", "jvp", "vmap")
 ORDERS = [
-    names
-    for depth in (1, 2, 3)
-    for names in itertools.product(("grad", "jvp", "vmap"), repeat=depth)
+    *itertools.product((*DERIVED, "value", "primal"), repeat=1),
+    *itertools.product((*DERIVED, "value", "primal"), repeat=2),
+    *itertools.product(DERIVED, repeat=3),
 ]
 
 
@@ -133,7 +143,10 @@ def test_transforms_of_custom_rules_are_those_of_jax(
 ) -> None:
     """In each order of three transforms JAX's values; where JAX raises, an error that names its call."""
     f = RULES[rule]
-    theirs = (lambda x: jnp.sin(f(x) ** 2 + f(x) * x)) if place == "before others" else f
+    theirs = {
+        "before others": lambda x: jnp.sin(f(x) ** 2 + f(x) * x),
+        "checkpointed twice": lambda x: f(x) * x,
+    }.get(place, f)
     ours = IN_PLACES[place](f)
     try:
         expected = transformed(jax, names, theirs)(CUBE)
