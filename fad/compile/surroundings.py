@@ -208,18 +208,19 @@ class Guard:
         looks: list[tuple[Any, PyTree]] = [
             (p.look, p.value) for p in self.places if not p.listed or id(p) in self._moved
         ]
-        fixed, self._mixed = [], []
+        self._fixed: list[Collection[PyTree]] = []
+        self._mixed: list[Collection[PyTree]] = []
         for _, x, _ in self._holders:
             for keys, values, are_attributes in contents(x):
-                fixed += [] if keys is None else [keys]
-                if values is not None and all([id(v) in self._leading for v in list(values)]):
-                    fixed.append(values)
-                elif values is not None:
-                    self._mixed += [values, _BETWEEN]
+                if keys is not None:  # no more than there are values
+                    self._fixed += [keys, _BETWEEN] if values is None else [keys]
+                if values is not None:
+                    are_fixed = all([id(v) in self._leading for v in list(values)])
+                    group = self._fixed if are_fixed else self._mixed
+                    group += [values, _BETWEEN]
                 if are_attributes and not isinstance(x, type):
                     looks.append((functools.partial(getattr, x, "__dict__"), vars(x)))
         self._looks, self._seen = [look for look, _ in looks], [x for _, x in looks]
-        self._fixed = [x for collection in fixed for x in (collection, _BETWEEN)]
         self._seen_fixed = list(_each(self._fixed))
         items = list(_each(self._mixed))
         self._types = list(map(type, items))
