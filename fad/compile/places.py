@@ -10,7 +10,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _MOST = 4_000  # places that are looked at
 # Modules whose functions and objects lead to nothing of the user.
 _OPAQUE = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
 _OPAQUE |= sys.stdlib_module_names - {"argparse", "collections", "types"}
-_DictValues: Any = type({}.values())
+_DictValues: type[Collection[PyTree]] = type({}.values())
 _ROWS = (list, collections.deque, _DictValues)
 _MAPPINGS = (dict, types.MappingProxyType)
 

@@ -42,7 +42,7 @@ import operator
 import re
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -205,9 +205,8 @@ class Guard:
 
     def _note(self) -> None:
         """Note what is there now, for `holds`."""
-        looks: list[tuple[Any, PyTree]] = [
-            (p.look, p.value) for p in self.places if not p.listed or id(p) in self._moved
-        ]
+        alone = [p for p in self.places if not p.listed or id(p) in self._moved]
+        looks = [(p.look, p.value) for p in alone if p.look is not None]
         self._fixed: list[Collection[PyTree]] = []
         self._mixed: list[Collection[PyTree]] = []
         for _, x, _ in self._holders:
