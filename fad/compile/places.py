@@ -179,6 +179,7 @@ def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[P
     names: set[str] = set()
     methods: dict[str, list[Place]] = {}  # those that no code has named so far
     seen: set[int] = set()
+    classes: set[type] = set()
     home = ""  # the package of the function
     for place in places:  # which gets longer
         yield place
@@ -192,13 +193,13 @@ def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[P
         if not isinstance(x, type) or _package(x) == home or not _is_installed(x.__module__):
             places += _parts(place, names)
         for kind in users_classes(x if isinstance(x, type) else type(x)):
-            if _package(kind) != home and _is_installed(kind.__module__):
+            if kind in classes or (_package(kind) != home and _is_installed(kind.__module__)):
                 continue
-            for name, function in [] if id(kind) in seen else _functions(kind):
+            classes.add(kind)
+            for name, function in _functions(kind):
                 is_operator = name.startswith("__") and name != "__init__"
                 waiting = places if is_operator else methods.setdefault(name, [])
                 waiting.append(Place("", function, place))
-            seen.add(id(kind))
         for name in methods.keys() & names:
             places += methods.pop(name)
 
