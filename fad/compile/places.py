@@ -8,9 +8,10 @@ import functools
 import itertools
 import operator
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ _MOST = 4_000  # places that are looked at
 # Modules whose functions and objects lead to nothing of the user.
 _OPAQUE = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
 _OPAQUE |= sys.stdlib_module_names - {"argparse", "collections", "types"}
-_DictValues: Any = type({}.values())
+_DictValues: type[Collection[PyTree]] = type({}.values())
 _ROWS = (list, collections.deque, _DictValues)
 _MAPPINGS = (dict, types.MappingProxyType)
 
@@ -170,14 +171,16 @@ def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[P
     """The places that ``f`` leads to, each behind its parent; the places of what it only wraps have no name.
 
     It leads to what it closes over, to the globals that its code names, to the object that it is a method of,
-    and to ``statics``; from there to items and attributes, and to what functions among these lead to, methods
-    that its code names too.
+    and to ``statics``; from there to items and attributes, and to what functions among these lead to. Of
+    classes, but those of installed libraries, it leads to their data and to the methods that its code names.
     """
     places = [Place(f"<argument {type(x).__name__}>", x) for x in statics]
     places.append(Place("", f))
     names: set[str] = set()
     methods: dict[str, list[Place]] = {}  # those that no code has named so far
     seen: set[int] = set()
+    classes: set[type] = set()
+    home = ""  # the package of the function
     for place in places:  # which gets longer
         yield place
         x = place.value
@@ -186,15 +189,30 @@ def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[P
         seen.add(id(x))
         if isinstance(x, types.FunctionType) and not is_opaque(x.__module__):
             names |= _names(x.__code__)
-        places += _parts(place, names)
+            home = home or _package(x)
+        if not isinstance(x, type) or _package(x) == home or not _is_installed(x.__module__):
+            places += _parts(place, names)
         for kind in users_classes(x if isinstance(x, type) else type(x)):
-            for name, function in [] if id(kind) in seen else _functions(kind):
+            if kind in classes or (_package(kind) != home and _is_installed(kind.__module__)):
+                continue
+            classes.add(kind)
+            for name, function in _functions(kind):
                 is_operator = name.startswith("__") and name != "__init__"
                 waiting = places if is_operator else methods.setdefault(name, [])
                 waiting.append(Place("", function, place))
-            seen.add(id(kind))
         for name in methods.keys() & names:
             places += methods.pop(name)
+
+
+def _package(x: PyTree) -> str:
+    return str(x.__module__).partition(".")[0]
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_installed(module: str) -> bool:
+    """Whether a module is that of a library, and not of the user's program."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return file.startswith((sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
 
 
 def _names(code: types.CodeType) -> set[str]:

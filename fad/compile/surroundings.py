@@ -42,7 +42,7 @@ import operator
 import re
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -92,7 +92,7 @@ class Surroundings:
         self.moves: list[Move] = []
 
     def guard(self, tensors: Collection[Tensor]) -> Guard:
-        """What finds out whether the function comes to these Tensors, and those that it moves, as it has."""
+        """What tells at a call whether the function would come to these Tensors, and those that it moves."""
         return Guard(self._places, tensors, self._moved)
 
     def check(self, level: PyTree) -> None:
@@ -178,12 +178,13 @@ class Guard:
     def __init__(
         self, places: Sequence[Place], tensors: Collection[Tensor], moved: Sequence[Place]
     ) -> None:
+        # The ids of these Tensors, then of all that leads to one: parts come behind what they are in.
         leading = {*map(id, tensors), *[id(p.value) for p in moved if _is_tensor(p)]}
         are_moved = set(map(id, moved))
         holders: dict[int, Place] = {}
-        for place in [*moved, *reversed(places)]:  # parts come behind what they are in
-            is_on_the_way = id(place.value) in leading or id(place) in are_moved
-            if is_on_the_way and place.parent is not None:
+        for place in [*moved, *reversed(places)]:
+            leads = id(place.value) in leading or id(place) in are_moved
+            if leads and place.parent is not None:
                 leading.add(id(place.parent.value))
                 holders[id(place.parent.value)] = place.parent
         self.places = [p for p in places if id(p.value) in leading and p.access is not None]
@@ -204,22 +205,22 @@ class Guard:
         self._note()
 
     def _note(self) -> None:
-        """Note what is there now, for `holds`."""
-        looks: list[tuple[Any, PyTree]] = [
-            (p.look, p.value) for p in self.places if not p.listed or id(p) in self._moved
-        ]
-        fixed, self._mixed = [], []
+        """Note what is there now: of what leads to Tensors the very object, of other things the type."""
+        alone = [p for p in self.places if not p.listed or id(p) in self._moved]
+        looks = [(p.look, p.value) for p in alone if p.look is not None]
+        self._fixed: list[Collection[PyTree]] = []
+        self._mixed: list[Collection[PyTree]] = []
         for _, x, _ in self._holders:
             for keys, values, are_attributes in contents(x):
-                fixed += [] if keys is None else [keys]
-                if values is not None and all([id(v) in self._leading for v in list(values)]):
-                    fixed.append(values)
-                elif values is not None:
-                    self._mixed += [values, _BETWEEN]
+                if keys is not None:  # of a dict as many as values, which are counted
+                    self._fixed += [keys, _BETWEEN] if values is None else [keys]
+                if values is not None:
+                    are_fixed = all([id(v) in self._leading for v in list(values)])
+                    group = self._fixed if are_fixed else self._mixed
+                    group += [values, _BETWEEN]
                 if are_attributes and not isinstance(x, type):
                     looks.append((functools.partial(getattr, x, "__dict__"), vars(x)))
         self._looks, self._seen = [look for look, _ in looks], [x for _, x in looks]
-        self._fixed = [x for collection in fixed for x in (collection, _BETWEEN)]
         self._seen_fixed = list(_each(self._fixed))
         items = list(_each(self._mixed))
         self._types = list(map(type, items))
@@ -229,9 +230,9 @@ class Guard:
         self._seen_kinds = list(map(type, map(operator.call, self._looks_of_kinds)))
 
     def _is_as_noted(self) -> bool:
-        """Whether there is what was noted; where it is not, that may still be of the same kind.
+        """Whether there is what was noted; if not, it may be of the same kind still, see `changes`.
 
-        This is what most calls ask, and without any Python code for single places.
+        Most calls ask no more than this, which runs no Python code for single places.
         """
         call, same = operator.call, operator.is_
         if not all(map(same, map(call, self._looks), self._seen)):

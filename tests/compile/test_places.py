@@ -252,6 +252,11 @@ WAYS = {
         lambda _: Global.scale * 2.0,
         lambda _: setattr(Global, "scale", one(2.0)),
     ),
+    "a class, and an object of it that has another": (
+        lambda: (setattr(Model, "shared", one()), setattr(m := Model(), "shared", 1.0), m)[2],
+        lambda box: box.w * box.shared * Model.shared,
+        lambda _: setattr(Model, "shared", Model.shared + 1.0),
+    ),
     "a dict of a class": (
         lambda: Global.table.update(a=one()),
         lambda _: sum(Global.table.values()) * 1.0,
