@@ -135,7 +135,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="on: as users have it; off: nothing is replayed; wait: everything, at first sight",
     )
     group.addoption(
-        "--one-in", type=int, default=1, help="of each test's cases one in so many, and one at least"
+        "--one-in",
+        type=int,
+        default=1,
+        help="of each test's cases one in so many, and one at least",
     )
     group.addoption("--seed", type=int, default=0, help="seed of random inputs and of samples")
 

@@ -11,6 +11,7 @@ filled again.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -284,9 +285,7 @@ def descend(source: Any, data: list[np.ndarray], accumulate: Any, reads: bool = 
     return [bare(w), bare(b), [bare(v) for v in losses]]
 
 
-@pytest.mark.sweep(
-    "case", [(s, a, m) for s in SOURCES for a in ACCUMULATIONS for m in MODES], sample=10, ids=str
-)
+@pytest.mark.sweep("case", [*itertools.product(SOURCES, ACCUMULATIONS, MODES)], sample=7, ids=str)
 def test_a_buffer_that_is_filled_again_for_each_batch(
     case: tuple[str, str, str], rng: np.random.Generator
 ) -> None:
@@ -303,8 +302,11 @@ def test_a_buffer_that_is_filled_again_for_each_batch(
             assert_bits(found, expected, f"replay on, shared, losses read at once: {reads}")
 
 
-@pytest.mark.parametrize("way", ["fnp.from_dlpack", "jax.device_put", "fad.from_dlpack"])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.sweep(
+    "way, mode",
+    [*itertools.product(["fnp.from_dlpack", "jax.device_put", "fad.from_dlpack"], MODES)],
+    sample=3,
+)
 def test_one_weight_and_a_mean(mode: str, way: str, rng: np.random.Generator) -> None:
     """The case that went wrong first: a value that was not read before was computed too late."""
     data = [rng.normal(size=8).astype(np.float32) for _ in range(STEPS * MICRO)]
@@ -337,9 +339,7 @@ def test_one_weight_and_a_mean(mode: str, way: str, rng: np.random.Generator) ->
 ONCE = [w for w in READ_BY_FAD if w in SHARING]
 
 
-@pytest.mark.sweep(
-    "case", [(w, m, r) for w in ONCE for m in MODES for r in (False, True)], sample=10, ids=str
-)
+@pytest.mark.sweep("case", [*itertools.product(ONCE, MODES, (False, True))], sample=6, ids=str)
 def test_one_object_whose_buffer_is_filled_again(case: tuple[str, str, bool]) -> None:
     """Each operation uses what is there when it is called, whether or not a value is read in between."""
     way, mode, reads = case
@@ -376,9 +376,10 @@ def test_one_object_whose_buffer_is_filled_again(case: tuple[str, str, bool]) ->
         assert_bits(run(), expected)
 
 
-@pytest.mark.parametrize("offset", [0, 4])
-@pytest.mark.parametrize("size", [3, 600])
-@pytest.mark.sweep("way", [w for w in COPYING if "jnp" not in w and "no copy" not in w], sample=2)
+OF_FAD = [w for w in COPYING if "jnp" not in w and "no copy" not in w]
+
+
+@pytest.mark.sweep("way, size, offset", [*itertools.product(OF_FAD, (3, 600), (0, 4))], sample=4)
 def test_a_copy_is_made_before_the_call_returns(way: str, size: int, offset: int) -> None:
     """JAX's own copies of NumPy's arrays may be made later, when a program that runs has ended."""
     matrix = jnp.full((600, 600), 1e-3)
@@ -394,7 +395,7 @@ def test_a_copy_is_made_before_the_call_returns(way: str, size: int, offset: int
         del running
 
 
-@pytest.mark.parametrize("way", [w for w in READ_BY_FAD if w not in COPYING])
+@pytest.mark.sweep("way", ONCE, sample=4)
 def test_an_operation_does_not_wait_for_another_operand_with_its_buffer(way: str) -> None:
     """Replay off: JAX runs it when all operands are there, which may be after its call has returned."""
     matrix = jnp.full((600, 600), 1e-3)
@@ -408,8 +409,7 @@ def test_an_operation_does_not_wait_for_another_operand_with_its_buffer(way: str
             assert (numbers(y) == k + 1.0).all()
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.sweep("way", [w for w in READ_BY_FAD if w not in COPYING], sample=3)
+@pytest.mark.sweep("way, mode", [*itertools.product(ONCE, MODES)], sample=4)
 def test_large_operations_have_read_their_buffer_too(way: str, mode: str) -> None:
     size = 700
     source = Inward(way, (size, size))
@@ -434,8 +434,7 @@ def test_large_operations_have_read_their_buffer_too(way: str, mode: str) -> Non
         np.testing.assert_allclose(g, (k + 1.0) * size, rtol=1e-4)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.sweep("way", READ_BY_FAD, sample=2)
+@pytest.mark.sweep("way, mode", [*itertools.product(READ_BY_FAD, MODES)], sample=2)
 def test_a_program_does_not_read_its_buffer_after_its_call_has_returned(
     way: str, mode: str, rng: np.random.Generator
 ) -> None:
@@ -498,8 +497,8 @@ def rows(x: Any) -> Any:
 
 @pytest.mark.sweep(
     "case",
-    [(c, s, m) for c in CALLS for s in SOURCES for m in MODES],
-    sample=40,
+    [*itertools.product(CALLS, SOURCES, MODES)],
+    sample=24,
     ids=str,
 )
 def test_results_that_are_kept_until_the_buffer_is_filled_again(
@@ -557,8 +556,7 @@ def test_a_result_that_is_the_argument_is_as_without_replay(mode: str, way: str)
         assert bits(found) in (bits(expected), bits(copied)), name
 
 
-@pytest.mark.sweep("way", READ_BY_FAD, sample=5)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.sweep("way, mode", [*itertools.product(READ_BY_FAD, MODES)], sample=5)
 def test_a_buffer_that_is_filled_again_inside_of_a_transform(mode: str, way: str) -> None:
     """The batches are only added to: a product would have saved the buffer itself, not its numbers."""
 
@@ -590,8 +588,7 @@ def test_a_buffer_that_is_filled_again_inside_of_a_transform(mode: str, way: str
         assert_bits(run(Inward(way)), expected, "replay on")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.sweep("way", SHARING, sample=8)
+@pytest.mark.sweep("way, mode", [*itertools.product(SHARING, MODES)], sample=8)
 def test_a_buffer_that_another_thread_fills_after_the_call(
     way: str, mode: str, rng: np.random.Generator
 ) -> None:
@@ -647,9 +644,9 @@ def or_deleted(read: Callable[[], Any]) -> Any:
         return None
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["array", "tensor"])
-@pytest.mark.parametrize("how", GIVE_UP)
+@pytest.mark.sweep(
+    "how, kind, mode", [*itertools.product(GIVE_UP, ("array", "tensor"), MODES)], sample=10
+)
 def test_values_from_before_an_array_was_given_up(how: str, kind: str, mode: str) -> None:
     """Those that do not depend on it are right, as are later operations and the step of the tape.
 
@@ -690,8 +687,7 @@ def test_values_from_before_an_array_was_given_up(how: str, kind: str, mode: str
         assert ours is None or bits(ours) == bits(theirs)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("how", GIVE_UP)
+@pytest.mark.sweep("how, mode", [*itertools.product(GIVE_UP, MODES)], sample=6)
 def test_an_array_that_is_given_up_inside_of_a_transform(how: str, mode: str) -> None:
     """The result is right, or the array is named; the next call of the same function is right."""
 

@@ -147,28 +147,27 @@ def optional_packages() -> set[str]:
     return {OF_OTHER_NAMES.get(n, n) for n in names - NEEDED - {"scipy"}}  # JAX brings SciPy
 
 
+OPTIONAL = optional_packages()
+
+
 def imported_unasked(path: Path) -> set[str]:
     """The optional packages that a file imports when it is collected, without `importorskip` before."""
     asked: set[str] = set()
     found: set[str] = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        text = ast.unparse(node)
+    source = path.read_text(encoding="utf-8")
+    for node in ast.parse(source).body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             module = getattr(node, "module", None)
             names = [module or ""] if module else [a.name for a in node.names]
             found |= {name.partition(".")[0] for name in names} - asked
-        elif "importorskip" in text:
+        elif "importorskip" in source and "importorskip" in (text := ast.unparse(node)):
             asked |= set(re.findall(r"['\"](\w+)", text))
-    return found & optional_packages()
+    return found & OPTIONAL
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted((ROOT / "tests").rglob("test_*.py")),
-    ids=lambda p: p.relative_to(ROOT).as_posix(),
-)
-def test_optional_packages_are_asked_for(path: Path) -> None:
-    assert not imported_unasked(path)
+def test_optional_packages_are_asked_for() -> None:
+    found = {path: imported_unasked(path) for path in sorted((ROOT / "tests").rglob("test_*.py"))}
+    assert not {path: names for path, names in found.items() if names}
 
 
 def test_an_import_that_is_not_asked_for_is_found(tmp_path: Path) -> None:

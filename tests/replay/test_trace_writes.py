@@ -294,7 +294,7 @@ def test_random_programs_of_views_and_writes(pytestconfig):
         ),
         lambda f: fad.grad(lambda x: written_outside(f, x, map(fad.asarray, args[1:])))(args[0]),
     ]
-    for k in range(400 if full else 5):
+    for k in range(400 if full else 3):
         rng = random.Random(f"{seed} {k}")
         lines = programs.Writer(rng, bool(k % 2)).program(rng.randint(2, 12))
         law(lambda lines=lines: left_by(lines), calls=2, modes=MODES[1:])
