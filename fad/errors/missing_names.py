@@ -157,7 +157,15 @@ _FUNCTIONS = WRITES | {
         "fad.nn.dot_product_attention(q, k, v).swapaxes(1, 2), with x.swapaxes(1, 2) of each argument: it "
         "has the heads behind the positions"
     ),
-    "pixel_shuffle pixel_unshuffle": "x.reshape(...).transpose(...).reshape(...)",
+    "pixel_shuffle": (
+        "x.reshape(b, c, r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(b, c, h * r, w * r)"
+    ),
+    "pixel_unshuffle": (
+        "x.reshape(b, c, h, r, w, r).transpose(0, 1, 3, 5, 2, 4).reshape(b, c * r * r, h, w)"
+    ),
+    "pad": "fad.numpy.pad(x, ((0, 0), (left, right))), with a pair for each axis, the first axis first",
+    "softmin": "fad.nn.softmax(-x)",
+    "softshrink": "x - fad.numpy.clip(x, -lambd, lambd)",
     "fold": "x.at[index].add(windows)",
     # losses
     "ctc_loss": "optax.ctc_loss, through fad.from_jax",
@@ -212,6 +220,7 @@ _ATTRIBUTES = {
     "tofile": "x.detach().numpy().tofile(path)",
     "zero": "x.zero_() or fad.numpy.zeros_like(x)",
     "zero_grad": "x.grad = None",
+    "multinomial": "fad.random.categorical(key, fad.numpy.log(x), shape=(n,))",
     "normal_": "x[...] = fad.random.normal(key, x.shape)",
     "uniform_": "x[...] = fad.random.uniform(key, x.shape)",
     "register_backward_hook": "x.register_hook(hook)",
@@ -357,7 +366,8 @@ def instead_of_attribute(name: str) -> str:
     ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x)')
     """
     where = _where(name, _ARRAYS + _LAX, callables=True)
-    return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))
+    args = "key, ..." if where.startswith("fad.random.") else "x"
+    return _written(_ATTRIBUTES.get(name) or (where and f"{where}({args})"))
 
 
 def _written(text: str) -> str:

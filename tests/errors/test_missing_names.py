@@ -152,6 +152,31 @@ OF_OTHER_MEANING = [
         "torch.kaiser_window(8)",
     ),
     (
+        "pad",
+        "fad.numpy.pad(x, ((0, 0), (left, right)))",
+        "fnp.pad(x[0], ((0, 0), (1, 2)))",
+        "torch.nn.functional.pad(t[0], (1, 2))",
+    ),
+    (
+        "pixel_shuffle",
+        "x.reshape(b, c, r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(b, c, h * r, w * r)",
+        "x.reshape(2, 1, 2, 2, 2, 3).transpose(0, 1, 4, 2, 5, 3).reshape(2, 1, 4, 6)",
+        "torch.nn.functional.pixel_shuffle(t.reshape(2, 4, 2, 3), 2)",
+    ),
+    (
+        "pixel_unshuffle",
+        "x.reshape(b, c, h, r, w, r).transpose(0, 1, 3, 5, 2, 4).reshape(b, c * r * r, h, w)",
+        "x[:, None].reshape(2, 1, 2, 2, 3, 2).transpose(0, 1, 3, 5, 2, 4).reshape(2, 4, 2, 3)",
+        "torch.nn.functional.pixel_unshuffle(t[:, None], 2)",
+    ),
+    ("softmin", "fad.nn.softmax(-x)", "fad.nn.softmax(-x)", "torch.nn.functional.softmin(t, -1)"),
+    (
+        "softshrink",
+        "x - fad.numpy.clip(x, -lambd, lambd)",
+        "x - fnp.clip(x, -0.5, 0.5)",
+        "torch.nn.functional.softshrink(t, 0.5)",
+    ),
+    (
         "scaled_dot_product_attention",
         "fad.nn.dot_product_attention(q, k, v).swapaxes(1, 2), with x.swapaxes(1, 2) of each",
         "fad.nn.dot_product_attention(*[x[None].swapaxes(1, 2)] * 3).swapaxes(1, 2)",
