@@ -163,7 +163,6 @@ _FUNCTIONS = WRITES | {
     "pixel_unshuffle": (
         "x.reshape(b, c, h, r, w, r).transpose(0, 1, 3, 5, 2, 4).reshape(b, c * r * r, h, w)"
     ),
-    "pad": "fad.numpy.pad(x, ((0, 0), (left, right))), with a pair for each axis, the first axis first",
     "softmin": "fad.nn.softmax(-x)",
     "softshrink": "x - fad.numpy.clip(x, -lambd, lambd)",
     "fold": "x.at[index].add(windows)",
@@ -233,6 +232,8 @@ _NO_LAYERS = (
     "fad.func.functional_call calls a module"
 )
 
+_PAD = "fad.numpy.pad(x, ((0, 0), (left, right))), with a pair for each axis, the first axis first"
+
 _WITH_KEY = "with key = fad.random.key(0); fad.random.split(key) gives new ones"
 
 # What is special to one module.
@@ -241,6 +242,7 @@ _IN_MODULE = {
         "unfold": "x.unfold(dim, size, step), or fad.lax.conv_general_dilated_patches",
         "pdist": "fad.numpy.linalg.norm(x[i] - x[j], axis=-1), i, j = fad.numpy.triu_indices(len(x), 1)",
         "Parameter": "fad.tensor(data, requires_grad=True)",
+        "pad": _PAD,
         "functional": "fad.nn itself, which has the functions of jax.nn",
         "dropout": f"fad.numpy.where(fad.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0), {_WITH_KEY}",
     },
@@ -428,6 +430,7 @@ _OTHER_MEANING = {
         "write x.median(dim=dim) for values and indices: fad.numpy.median is the mean of the middle two"
     ),
     "meshgrid": "write fad.numpy.meshgrid(x, y, indexing='ij'): the default is 'xy', as in NumPy",
+    "pad": f"write {_PAD}",
     "nonzero": "write fad.numpy.argwhere(x), or fad.numpy.nonzero(x) for a tuple of indices",
     "norm": "write fad.numpy.linalg.norm(x), or of x.reshape(-1): of a matrix an order means another norm",
     "repeat_interleave": "write x.repeat_interleave(n), or fad.numpy.repeat(x, n, axis)",
