@@ -191,7 +191,7 @@ OF_OTHER_MEANING = [
 def test_what_is_to_be_written_for_a_name_of_pytorch_means_the_same(name, words, ours, theirs):
     with pytest.raises(AttributeError, match=re.escape(words)):
         getattr(fad, name)
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
     x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32)
     space = {"fad": fad, "fnp": fnp, "torch": torch, "x": fad.tensor(x), "t": torch.tensor(x)}
     np.testing.assert_allclose(eval(ours, space), eval(theirs, space), rtol=1e-5, atol=1e-6)
