@@ -538,7 +538,7 @@ class Namespace:
         setattr(sys.modules[self.name], attribute, result)
         return result
 
-    def _missing(self, attribute: str, of_jax: str = "") -> AttributeError:
+    def _missing(self, attribute: str, of_jax: str = "") -> AttributeError | ImportError:
         """The error for a name that is not there; ``of_jax`` is what JAX says of it."""
 
         def instead() -> str:

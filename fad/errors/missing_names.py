@@ -157,7 +157,14 @@ _FUNCTIONS = WRITES | {
         "fad.nn.dot_product_attention(q, k, v).swapaxes(1, 2), with x.swapaxes(1, 2) of each argument: it "
         "has the heads behind the positions"
     ),
-    "pixel_shuffle pixel_unshuffle": "x.reshape(...).transpose(...).reshape(...)",
+    "pixel_shuffle": (
+        "x.reshape(b, c, r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(b, c, h * r, w * r)"
+    ),
+    "pixel_unshuffle": (
+        "x.reshape(b, c, h, r, w, r).transpose(0, 1, 3, 5, 2, 4).reshape(b, c * r * r, h, w)"
+    ),
+    "softmin": "fad.nn.softmax(-x)",
+    "softshrink": "x - fad.numpy.clip(x, -lambd, lambd)",
     "fold": "x.at[index].add(windows)",
     # losses
     "ctc_loss": "optax.ctc_loss, through fad.from_jax",
@@ -212,6 +219,7 @@ _ATTRIBUTES = {
     "tofile": "x.detach().numpy().tofile(path)",
     "zero": "x.zero_() or fad.numpy.zeros_like(x)",
     "zero_grad": "x.grad = None",
+    "multinomial": "fad.random.categorical(key, fad.numpy.log(x), shape=(n,))",
     "normal_": "x[...] = fad.random.normal(key, x.shape)",
     "uniform_": "x[...] = fad.random.uniform(key, x.shape)",
     "register_backward_hook": "x.register_hook(hook)",
@@ -224,6 +232,8 @@ _NO_LAYERS = (
     "fad.func.functional_call calls a module"
 )
 
+_PAD = "fad.numpy.pad(x, ((0, 0), (left, right))), with a pair for each axis, the first axis first"
+
 _WITH_KEY = "with key = fad.random.key(0); fad.random.split(key) gives new ones"
 
 # What is special to one module.
@@ -232,6 +242,7 @@ _IN_MODULE = {
         "unfold": "x.unfold(dim, size, step), or fad.lax.conv_general_dilated_patches",
         "pdist": "fad.numpy.linalg.norm(x[i] - x[j], axis=-1), i, j = fad.numpy.triu_indices(len(x), 1)",
         "Parameter": "fad.tensor(data, requires_grad=True)",
+        "pad": _PAD,
         "functional": "fad.nn itself, which has the functions of jax.nn",
         "dropout": f"fad.numpy.where(fad.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0), {_WITH_KEY}",
     },
@@ -357,7 +368,8 @@ def instead_of_attribute(name: str) -> str:
     ('write x.shape: JAX arrays have no strides', 'write fad.nn.one_hot(x)')
     """
     where = _where(name, _ARRAYS + _LAX, callables=True)
-    return _written(_ATTRIBUTES.get(name) or (where and f"{where}(x)"))
+    args = "key, ..." if where.startswith("fad.random.") else "x"
+    return _written(_ATTRIBUTES.get(name) or (where and f"{where}({args})"))
 
 
 def _written(text: str) -> str:
@@ -418,6 +430,7 @@ _OTHER_MEANING = {
         "write x.median(dim=dim) for values and indices: fad.numpy.median is the mean of the middle two"
     ),
     "meshgrid": "write fad.numpy.meshgrid(x, y, indexing='ij'): the default is 'xy', as in NumPy",
+    "pad": f"write {_PAD}",
     "nonzero": "write fad.numpy.argwhere(x), or fad.numpy.nonzero(x) for a tuple of indices",
     "norm": "write fad.numpy.linalg.norm(x), or of x.reshape(-1): of a matrix an order means another norm",
     "repeat_interleave": "write x.repeat_interleave(n), or fad.numpy.repeat(x, n, axis)",

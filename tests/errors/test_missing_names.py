@@ -152,6 +152,31 @@ OF_OTHER_MEANING = [
         "torch.kaiser_window(8)",
     ),
     (
+        "pad",
+        "fad.numpy.pad(x, ((0, 0), (left, right)))",
+        "fnp.pad(x[0], ((0, 0), (1, 2)))",
+        "torch.nn.functional.pad(t[0], (1, 2))",
+    ),
+    (
+        "pixel_shuffle",
+        "x.reshape(b, c, r, r, h, w).transpose(0, 1, 4, 2, 5, 3).reshape(b, c, h * r, w * r)",
+        "x.reshape(2, 1, 2, 2, 2, 3).transpose(0, 1, 4, 2, 5, 3).reshape(2, 1, 4, 6)",
+        "torch.nn.functional.pixel_shuffle(t.reshape(2, 4, 2, 3), 2)",
+    ),
+    (
+        "pixel_unshuffle",
+        "x.reshape(b, c, h, r, w, r).transpose(0, 1, 3, 5, 2, 4).reshape(b, c * r * r, h, w)",
+        "x[:, None].reshape(2, 1, 2, 2, 3, 2).transpose(0, 1, 3, 5, 2, 4).reshape(2, 4, 2, 3)",
+        "torch.nn.functional.pixel_unshuffle(t[:, None], 2)",
+    ),
+    ("softmin", "fad.nn.softmax(-x)", "fad.nn.softmax(-x)", "torch.nn.functional.softmin(t, -1)"),
+    (
+        "softshrink",
+        "x - fad.numpy.clip(x, -lambd, lambd)",
+        "x - fnp.clip(x, -0.5, 0.5)",
+        "torch.nn.functional.softshrink(t, 0.5)",
+    ),
+    (
         "scaled_dot_product_attention",
         "fad.nn.dot_product_attention(q, k, v).swapaxes(1, 2), with x.swapaxes(1, 2) of each",
         "fad.nn.dot_product_attention(*[x[None].swapaxes(1, 2)] * 3).swapaxes(1, 2)",
@@ -166,7 +191,7 @@ OF_OTHER_MEANING = [
 def test_what_is_to_be_written_for_a_name_of_pytorch_means_the_same(name, words, ours, theirs):
     with pytest.raises(AttributeError, match=re.escape(words)):
         getattr(fad, name)
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="the oracle is PyTorch (extra: oracle)")
     x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype(np.float32)
     space = {"fad": fad, "fnp": fnp, "torch": torch, "x": fad.tensor(x), "t": torch.tensor(x)}
     np.testing.assert_allclose(eval(ours, space), eval(theirs, space), rtol=1e-5, atol=1e-6)

@@ -88,6 +88,8 @@ def test_a_name_of_a_module(module: Any, name: str, words: str) -> None:
         ("to_sparse", "BCOO.fromdense(x.array)"),
         ("soft_sign", "write fad.nn.soft_sign(x)"),
         ("bessel_i1e", "write fad.lax.bessel_i1e(x)"),
+        ("multinomial", "write fad.random.categorical(key, fad.numpy.log(x), shape=(n,))"),
+        ("rademacher", "write fad.random.rademacher(key, ...)"),
         ("normal_", "x[...] = fad.random.normal(key, x.shape)"),
         ("quite_another_thing", "Tensor has no 'quite_another_thing'"),
     ],
