@@ -53,7 +53,10 @@ def test_long():
     ("options", "outcome"),
     [
         ([], "1 failed, 16 passed, 1 skipped, 1 error"),
-        (["--full", "--one-in", "4"], "2 failed, 46 passed, 129 deselected, 1 error"),
+        (
+            ["--full", "--one-in", "4", "-k", "not each_part"],
+            "1 failed, 46 passed, 130 deselected, 1 error",
+        ),
     ],
 )
 def test_tools(tmp_path: Path, options: list[str], outcome: str) -> None:
