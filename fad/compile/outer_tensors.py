@@ -137,13 +137,19 @@ class View(NamedTuple):
 
     def is_same(self) -> bool:
         """Whether it is that view still: no method has changed its shape in place, or that of its base."""
-        link = None if self.tensor.meta is None else self.tensor.meta.link
+        link = _raw_link(self.tensor)
         return link is not None and link.base is self.base and _are_same(link.chain, self.chain)
+
+
+def _raw_link(t: Tensor) -> PyTree:
+    """The link of ``t`` itself, not of what stands for it in a body."""
+    return None if t.meta is None else t.meta.link
 
 
 def _chain_of(t: Tensor) -> Sequence[object]:
     """What leads from its base to ``t``."""
-    return () if t.meta is None or t.meta.link is None else t.meta.link.chain
+    link = _raw_link(t)
+    return () if link is None else link.chain
 
 
 def _are_same(chain: Sequence[object], other: Sequence[object]) -> bool:
@@ -231,7 +237,7 @@ class Twins:
         self._inside[id(t)] = t, twin, root
         self._outside[id(twin)] = t
         self._chains.append((twin, _chain_of(twin)))
-        link = None if t.meta is None else t.meta.link
+        link = _raw_link(t)
         if link is not None and (link.base is not None or link.chain):
             self.views.append(View(t, link.base, link.chain))
         if root is not None:
@@ -244,7 +250,7 @@ class Twins:
         leave_peers(t)
         seen = self._seen(t)
         link = link_of(seen)
-        link_outside: PyTree = None if t.meta is None else t.meta.link
+        link_outside = _raw_link(t)
         if link is not None and link_outside is not None and link_outside.base is not None:
             return self._view(t, seen, link_outside)
         if link is not None:
