@@ -128,7 +128,7 @@ class Change(NamedTuple):
     writes: int = 0
 
 
-class View(NamedTuple):
+class OuterView(NamedTuple):
     """A Tensor outside that is a view of ``base``, or of the data of its storage."""
 
     tensor: Tensor
@@ -163,7 +163,7 @@ class Twins:
         self.level = level
         self.around = around
         self.roots: list[TwinRoot] = []
-        self.views: list[View] = []  # those that are outside
+        self.views: list[OuterView] = []  # those that are outside
         self.reached: TwinRoot | None = None  # one to whose ``.grad`` a backward pass has added
         self._inside: dict[
             int, tuple[Tensor, Tensor, TwinRoot | None]
@@ -239,7 +239,7 @@ class Twins:
         self._chains.append((twin, _chain_of(twin)))
         link = _raw_link(t)
         if link is not None and (link.base is not None or link.chain):
-            self.views.append(View(t, link.base, link.chain))
+            self.views.append(OuterView(t, link.base, link.chain))
         if root is not None:
             self.roots.append(root)
             if root.grad is not None:
