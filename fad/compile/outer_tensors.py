@@ -28,6 +28,8 @@ After the trace, what has become of the twins is what the body does: which are w
 from __future__ import annotations
 
 import dataclasses
+import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fad.core.jaxapi import array_type, stand_in
@@ -42,10 +44,11 @@ from fad.core.tensor import (
     storage_of,
     version_of,
 )
-from fad.core.types import Aval, PyTree
+from fad.core.types import PyTree
 from fad.errors import LevelError, describe
 from fad.tape.nodes import OutsideNode
 from fad.tape.recorder import ROOT, as_tensor
+from fad.transforms.boundary import shape_changed
 from fad.views.aliases import Link, link_of, set_state, stopped
 from fad.views.chains import replay
 from fad.views.make_view import attach_peer, leave_peers, make_peer
@@ -91,17 +94,15 @@ class TwinRoot:
     """A Tensor outside that a body uses, whose value or ``.grad`` is state of its own.
 
     ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
-    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is, the first one of these. ``aval``,
-    ``facts``, ``grad``: as they were before the body ran. ``owns_value``: it is no view, nor another Tensor
-    that shares a storage. ``captured``: the body uses it as a Tensor from outside, not only as an argument.
-    ``number``: the array, where Python code of the body has read numbers of it, so that the program depends
-    on them.
+    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is, the first one of these. ``facts``,
+    ``grad``: as they were before the body ran. ``owns_value``: it is no view, nor another Tensor that shares
+    a storage. ``captured``: the body uses it as a Tensor from outside, not only as an argument. ``number``:
+    the array, where Python code of the body has read numbers of it, so that the program depends on them.
     """
 
     tensor: Tensor
     twin: Tensor
     source: int | TwinRoot | None
-    aval: Aval
     facts: Facts
     grad: Tensor | None
     owns_value: bool = True
@@ -127,6 +128,34 @@ class Change(NamedTuple):
     writes: int = 0
 
 
+class OuterView(NamedTuple):
+    """A Tensor outside that is a view of ``base``, or of the data of its storage."""
+
+    tensor: Tensor
+    base: Tensor | None
+    chain: Sequence[object]
+
+    def is_same(self) -> bool:
+        """Whether it is that view still: no method has changed its shape in place, or that of its base."""
+        link = _raw_link(self.tensor)
+        return link is not None and link.base is self.base and _are_same(link.chain, self.chain)
+
+
+def _raw_link(t: Tensor) -> PyTree:
+    """The link of ``t`` itself, not of what stands for it in a body."""
+    return None if t.meta is None else t.meta.link
+
+
+def _chain_of(t: Tensor) -> Sequence[object]:
+    """What leads from its base to ``t``."""
+    link = _raw_link(t)
+    return () if link is None else link.chain
+
+
+def _are_same(chain: Sequence[object], other: Sequence[object]) -> bool:
+    return len(chain) == len(other) and all(map(operator.is_, chain, other))
+
+
 class Twins:
     """The twins in the body of ``level``; ``around``: the level of the body of `jit` around it, or None."""
 
@@ -134,11 +163,13 @@ class Twins:
         self.level = level
         self.around = around
         self.roots: list[TwinRoot] = []
+        self.views: list[OuterView] = []  # those that are outside
         self.reached: TwinRoot | None = None  # one to whose ``.grad`` a backward pass has added
         self._inside: dict[
             int, tuple[Tensor, Tensor, TwinRoot | None]
         ] = {}  # by the id of the one outside
         self._outside: dict[int, Tensor] = {}  # by the id of the twin
+        self._chains: list[tuple[Tensor, Sequence[object]]] = []  # of the twins
         self._storages: dict[
             int, Tensor
         ] = {}  # by that of a storage with peers, the Tensor for its data
@@ -205,6 +236,10 @@ class Twins:
     def _note(self, t: Tensor, twin: Tensor, root: TwinRoot | None = None) -> Tensor:
         self._inside[id(t)] = t, twin, root
         self._outside[id(twin)] = t
+        self._chains.append((twin, _chain_of(twin)))
+        link = _raw_link(t)
+        if link is not None and (link.base is not None or link.chain):
+            self.views.append(OuterView(t, link.base, link.chain))
         if root is not None:
             self.roots.append(root)
             if root.grad is not None:
@@ -215,7 +250,7 @@ class Twins:
         leave_peers(t)
         seen = self._seen(t)
         link = link_of(seen)
-        link_outside: PyTree = None if t.meta is None else t.meta.link
+        link_outside = _raw_link(t)
         if link is not None and link_outside is not None and link_outside.base is not None:
             return self._view(t, seen, link_outside)
         if link is not None:
@@ -232,8 +267,9 @@ class Twins:
         self, t: Tensor, seen: Tensor, twin: Tensor, source: int | TwinRoot | None
     ) -> TwinRoot:
         self._take_history(seen, twin)
-        grad = None if seen.meta is None else seen.meta.grad
-        return TwinRoot(t, twin, source, twin.aval, facts_of(seen), grad)
+        return TwinRoot(
+            t, twin, source, facts_of(seen), None if seen.meta is None else seen.meta.grad
+        )
 
     def _take_history(self, seen: Tensor, twin: Tensor) -> None:
         """Give a twin the history, the ``.grad`` and the hooks of what it stands for."""
@@ -338,8 +374,11 @@ class Twins:
         """What the body has done to Tensors from outside.
 
         Raises:
-            LevelError: a hook that it registered on one is still there.
+            LevelError: a hook that it registered on one is still there; or the shape of one was changed.
         """
+        for twin, chain in self._chains:
+            if not _are_same(_chain_of(twin), chain):
+                raise shape_changed(self.outside(twin), "a Tensor from outside")
         changes = []
         for root in self.roots:
             twin, facts = root.twin, root.facts

@@ -79,7 +79,7 @@ class OuterTensor:
         self.source = source
         self.also: list[OuterTensor] = []
         self.facts = root.facts
-        self.aval = root.aval
+        self.aval = root.twin.aval
         self.owns = root.owns_value
         self.number = None if root.number is None else np.array(root.number)
 
@@ -221,8 +221,9 @@ class StepTrace:
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
         for change in twins.changes():
-            self._check_history(change, results)
             what, new = change.what, change.new
+            if what == "requires_grad" and new:
+                self._check_history(change.root, results)
             if what == "requires_grad" or new is None:
                 place = -1
             elif what == "grad" and twins.is_outside(new):
@@ -237,26 +238,14 @@ class StepTrace:
             self.changes.append((change, place, place >= 0 and has_history(new)))
         return outs
 
-    def _check_history(self, change: Change, results: Sequence[PyTree]) -> None:
-        """Refuse results of which a history outside would have a leaf as it was before the call."""
-        root, twin = change.root, change.root.twin
-        is_leaf_now = change.what == "requires_grad" and change.new
-        if not is_leaf_now and not (root.facts.requires_grad and twin.shape != root.aval.shape):
-            return
+    def _check_history(self, root: TwinRoot, results: Sequence[PyTree]) -> None:
+        """Refuse results with a history of a Tensor that requires grad only from this call on."""
         tracked = [x for x in results if _kind_of(x, self.twins.level) is TRACKED]
-        leaves = [getattr(n, "variable", None) for x in tracked for n in nodes_of(x)]
-        if is_leaf_now and not any([x is twin for x in leaves]):
-            return
-        if tracked:
-            done = (
-                "lets a Tensor from outside require grad"
-                if is_leaf_now
-                else "changes the shape of a leaf"
-            )
+        if any([getattr(n, "variable", None) is root.twin for x in tracked for n in nodes_of(x)]):
             raise GradientError(
-                f"jit: the function {done} ({describe(root.tensor)}) and returns a result with a history, in "
-                "which it would be as it was before the call. Do that before the call, or return "
-                "result.detach()."
+                f"jit: the function lets a Tensor from outside require grad ({describe(root.tensor)}) and "
+                "returns a result with its history, which the call could not have, as it does not require "
+                "grad before. Write requires_grad_() before the call, or return result.detach()."
             )
 
 
@@ -276,6 +265,7 @@ class StepState:
         twins = trace.twins
         closed_over = twins.closed_over()
         self.moves = around.moves
+        self._views = twins.views
         self._guard = around.guard(closed_over) if closed_over or self.moves else None
         places = [] if self._guard is None else self._guard.places
         by_root: dict[int, OuterTensor] = {}
@@ -337,11 +327,14 @@ class StepState:
         return next(self._changes(leaves), None) is None
 
     def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
-        """What is not as it was for the trace, and how: a place's name, an OuterTensor, a leaf's number."""
+        """What is not as it was for the trace, and how: a place's name, an OuterTensor, a view, a leaf's number."""
         for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
             yield from [(k, words) for words in _differing(facts_of(x), facts)]
         if self._guard is not None and not self._guard.holds():
             yield from self._guard.changes()
+        for view in self._views:
+            if not view.is_same():
+                yield view.tensor, "is another view now"
         tensors: set[int] = set()
         for outer in self.outers:
             t, is_leaf = outer.find(leaves), isinstance(outer.source, int)
@@ -392,7 +385,8 @@ class StepState:
 
     def is_in_place(self) -> bool:
         """Whether the function would find the same Tensors: no other ones have taken their places."""
-        return self._guard is None or self._guard.holds()
+        holds = self._guard is None or self._guard.holds()
+        return holds and all([view.is_same() for view in self._views])
 
     def gives_tensors(self, leaves: Sequence[PyTree]) -> bool:
         """Whether results are Tensors: the function has effects, a Tensor is among the arguments, or it uses
@@ -467,6 +461,8 @@ class StepState:
         def name(x: PyTree) -> str:
             if isinstance(x, OuterTensor):
                 return x.name(names, labels)
+            if isinstance(x, Tensor):
+                return names.get(id(x), "a Tensor")
             return labels[x] if isinstance(x, int) else str(x)
 
         lines = [f"{name(x)} {words}" for x, words in self._changes(leaves)]

@@ -147,12 +147,17 @@ def was_written(handle: PyTree) -> bool:
         return False
     link = handle.meta.link
     if link is not None and link.base is not None:
-        raise LevelError(
-            f"the shape of an argument ({describe(handle)}) was changed in place in a function that is "
-            "being transformed, and the Tensor of the caller keeps its shape. Use the method without the "
-            "underscore, or change a copy (x.clone())"
-        )
+        raise shape_changed(handle, "an argument")
     return True
+
+
+def shape_changed(t: Tensor, what: str) -> LevelError:
+    """That a function has changed the shape of a Tensor that was there before."""
+    return LevelError(
+        f"the shape of {what} ({describe(t)}) was changed in place in a function that is "
+        "being transformed, and the Tensor outside keeps its shape. Use the method without the "
+        "underscore, or change a copy (x.clone())"
+    )
 
 
 def check_written(leaves: Sequence[Operand], changed: Sequence[int], who: str) -> None:
