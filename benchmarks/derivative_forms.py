@@ -96,6 +96,7 @@ OF_NUMPY: dict[str, tuple[Any, ...]] = {
         lambda n, x: n.linalg.det(n.concatenate([x, x[:, :7] ** 2], 1).reshape(-1, 4, 4)),
         TALL,
     ),
+    "linalg.det, of 8 rows": (lambda n, x: n.linalg.det(x), np.vander(np.linspace(0.2, 0.9, 8))),
     "linalg.slogdet, a batch": (lambda n, x: n.linalg.slogdet(x.reshape(-1, 3, 3)), TALL),
     "linalg.svd, reduced": (lambda n, x: n.linalg.svd(x, full_matrices=False), B),
     "add.reduce": (lambda n, x: n.add.reduce(x, 1), B),

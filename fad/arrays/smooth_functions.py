@@ -766,9 +766,8 @@ def _from_factors(
     solve = functools.partial(lax.linalg.triangular_solve, triangles, transpose_a=True)
     places = jnp.arange(a.shape[-1])[:, None]
     permuted = (permutation[..., None, :] == places).astype(a.dtype)
-    half = solve(permuted, lower=True, unit_diagonal=True) * behind[..., None, :]
-    scaled = solve(half) * before[..., None, :]
-    return scale[..., None, None] * scaled, scaled
+    found = solve(solve(permuted, lower=True, unit_diagonal=True) * behind[..., None, :])
+    return found * (scale[..., None] * before)[..., None, :], found * before[..., None, :]
 
 
 def _det(det: Function) -> Function:

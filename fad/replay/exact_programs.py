@@ -47,8 +47,8 @@ from fad.core.threads import make_jit, pace, without_collector
 from fad.core.types import Array, ArrayFunction, Atom, Aval, JaxBody, JaxEquation, JaxProgram
 
 # XLA's options for a program of small arrays on the CPU, compiled at the top level. By default XLA schedules
-# parts of a program on other threads, which takes longer than to compute small ones; and this pass would
-# remove the barriers before XLA fuses operations.
+# parts of a program on other threads, which takes longer than to compute small ones (of large ones either
+# takes the same CPU time); and this pass would remove the barriers before XLA fuses operations.
 _ON_CPU: dict[str, bool | str] = {
     "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
     "xla_disable_hlo_passes": "cse_barrier_expander",

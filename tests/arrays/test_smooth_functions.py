@@ -423,6 +423,23 @@ def test_determinant_of_singular_matrices(name: str) -> None:
             np.testing.assert_allclose(found[1], want[1], atol=1e-11)
 
 
+def test_the_gradient_of_a_determinant_takes_one_factorization() -> None:
+    """In a batch with a singular matrix too, whose cofactors have any size."""
+    a = np.random.default_rng(2).normal(size=(3, 6, 6)).astype(np.float32)
+    a[1, 2], a[2, :, 1:3] = a[1, 4], 0
+    gradient = jax.jit(jax.grad(lambda a: fad.to_jax(fnp.linalg.det)(a).sum()))
+    program = gradient.lower(a).compile().as_text()
+    assert "lapack_sgetrf" in program and "lapack_sgesdd" not in program
+    for scale in (1e-5, 1.0, 1e5):
+        found = np.asarray(gradient(a * np.float32(scale)), float) / scale**5
+        for k in range(2):
+            u, s, vh = np.linalg.svd(a[k].astype(float))
+            rest = [np.prod(np.delete(s, i)) for i in range(6)]
+            want = np.linalg.det(u) * np.linalg.det(vh) * (u * rest) @ vh
+            np.testing.assert_allclose(found[k], want, rtol=1e-3, atol=1e-3 * abs(want).max())
+        assert not found[2].any()
+
+
 def test_determinant_by_fad_and_its_methods() -> None:
     a = jnp.diag(jnp.array([1.0, 2.0, 0.0, 3.0]))
     for f in (fnp.linalg.det, scipy_linalg.det, lambda a: fad.asarray(a).det()):
