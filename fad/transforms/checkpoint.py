@@ -82,7 +82,7 @@ class WatchLevel(GradLevel):
     A later run records there too.
     ``lanes``: of the vmaps around whose axes the body names. They are used as they are.
     ``writes``: the body writes to Tensors of its own.
-    ``is_replaced``: see `CallRules.is_replaced`.
+    ``is_replaced``: JAX differentiates other programs than the body calls, see `Primitive.is_replaced`.
     """
 
     kind = "checkpoint"
@@ -114,12 +114,8 @@ class WatchLevel(GradLevel):
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         args = [self.stand_in(a) for a in args]
-        if self.first and not (self.is_replaced or op.expands):
-            primitive = op.primitive
-            if primitive is not None:
-                self.is_replaced = primitive.is_replaced(list(map(aval_of, args)))
-            elif isinstance(op, FunctionOp):
-                self.is_replaced = op.rules.is_replaced
+        if self.first and not self.is_replaced and op.primitive is not None:
+            self.is_replaced = op.primitive.is_replaced(list(map(aval_of, args)))
         return super().process(op, args)
 
     def note(self, event: Event, t: Tensor | None = None) -> None:
@@ -372,6 +368,9 @@ def checkpoint(
             level.operands = []
             requires_grad = list(map(_requires, split(result)[0]))
             out = trees.map_leaves(level.lower, result)
+        for around in state.levels:
+            if isinstance(around, WatchLevel):
+                around.is_replaced = around.is_replaced or level.is_replaced
         captures = level.captures.tensors
         every = [*captures, *operands, *level.lanes]
         tracked = any(map(_is_tracked, every))
