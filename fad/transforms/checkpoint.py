@@ -41,7 +41,7 @@ from fad.core.avals import aval_of
 from fad.core.jaxprs import select, spread
 from fad.core.level import (
     Event,
-    Level,
+    RecorderLevel,
     bind,
     captured_by_jit,
     layers,
@@ -397,7 +397,7 @@ def checkpoint(
                 level.is_replaced,
             )
             # The first run is as the level runs it that records the call; levels below may replace more.
-            as_run = alone and not only.as_called
+            as_run = alone and only is not None and not only.as_called
             first_run = (leaves, template) if as_run or not level.is_replaced else None
             outs = list(bind(FunctionOp(rules, first_run=first_run), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
@@ -429,7 +429,7 @@ def _kept_by(
     return template[0].combine(outs)
 
 
-def _only_level(xs: Sequence[object]) -> Level | None:
+def _only_level(xs: Sequence[object]) -> RecorderLevel | None:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
     levels: set[Any] = set()
     for x in xs:
