@@ -81,7 +81,7 @@ def constant(x: Any) -> Any:
     return array
 
 
-def aval_key(values: Sequence[Operand]) -> tuple[Hashable, ...]:
+def aval_key(values: Sequence[Operand | Aval]) -> tuple[Hashable, ...]:
     """A hashable summary of the avals of ``values`` (arrays, Tensors, Python scalars)."""
     key: list[Any] = []
     scalars = False
@@ -96,7 +96,7 @@ def aval_key(values: Sequence[Operand]) -> tuple[Hashable, ...]:
     return tuple(key)
 
 
-def aval_of(value: Operand) -> Any:
+def aval_of(value: Operand | Aval) -> Any:
     """JAX's abstract value of an array, Tensor or Python scalar; itself, if it is one."""
     aval = getattr(value, "aval", None)
     if aval is None:

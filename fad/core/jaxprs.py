@@ -318,7 +318,7 @@ def write_call(
 
 
 def known_call(
-    cached: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand]
+    cached: dict[Hashable, KnownCall], f: ArrayFunction, values: Sequence[Operand | Aval]
 ) -> KnownCall:
     """The equations of ``f`` for such ``values``, from a cache of them by the avals of these."""
     kinds: list[Any] = [type(v) if type(v) in SCALARS else aval_of(v) for v in values]

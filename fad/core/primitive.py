@@ -475,10 +475,10 @@ class Primitive(Operation):
             return False
         calls = self.calls
         if self.jit and not self.collective:
-            calls = self.kept("calls", self._find_calls, *avals)
+            calls = self.kept(("calls", aval_key(avals)), lambda: self._find_calls(avals))
         return not REPLACED.isdisjoint(calls)
 
-    def _find_calls(self, *avals: Aval) -> frozenset[str]:
+    def _find_calls(self, avals: Sequence[Aval]) -> frozenset[str]:
         closed, _ = known_call(self._jaxprs, self.flat, avals)
         if closed is None:
             closed, _ = trace(self.flat, list(map(struct_of, avals)))

@@ -474,10 +474,11 @@ class ReplacedRules(SameCallRules):
 
     def forward(self, values: Values) -> tuple[list[Value], Template]:
         with self.kind() as level:
+            masked = select(self.mask, values)
             if isinstance(level, GradLevel):
-                inside = map(level.variable, select(self.mask, values))
+                inside = list(map(level.variable, masked))
             else:  # primals do not depend on tangents
-                inside = (level.dual(v, zeros(aval_of(v))) for v in select(self.mask, values))
+                inside = [level.dual(v, zeros(aval_of(v))) for v in masked]
             outs, template = self.base.forward(spread(self.mask, inside, values))
             return [level.value_and_aux(o)[0] for o in outs], template
 

@@ -41,7 +41,7 @@ from fad.core.avals import aval_of
 from fad.core.jaxprs import select, spread
 from fad.core.level import (
     Event,
-    Level,
+    RecorderLevel,
     bind,
     captured_by_jit,
     layers,
@@ -82,7 +82,7 @@ class WatchLevel(GradLevel):
     A later run records there too.
     ``lanes``: of the vmaps around whose axes the body names. They are used as they are.
     ``writes``: the body writes to Tensors of its own.
-    ``is_replaced``: see `CallRules.is_replaced`.
+    ``is_replaced``: JAX differentiates other programs than the body calls, see `Primitive.is_replaced`.
     """
 
     kind = "checkpoint"
@@ -114,12 +114,8 @@ class WatchLevel(GradLevel):
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         args = [self.stand_in(a) for a in args]
-        if self.first and not (self.is_replaced or op.expands):
-            primitive = op.primitive
-            if primitive is not None:
-                self.is_replaced = primitive.is_replaced(list(map(aval_of, args)))
-            elif isinstance(op, FunctionOp):
-                self.is_replaced = op.rules.is_replaced
+        if self.first and not self.is_replaced and op.primitive is not None:
+            self.is_replaced = op.primitive.is_replaced(list(map(aval_of, args)))
         return super().process(op, args)
 
     def note(self, event: Event, t: Tensor | None = None) -> None:
@@ -372,6 +368,9 @@ def checkpoint(
             level.operands = []
             requires_grad = list(map(_requires, split(result)[0]))
             out = trees.map_leaves(level.lower, result)
+        for around in state.levels:
+            if isinstance(around, WatchLevel):
+                around.is_replaced = around.is_replaced or level.is_replaced
         captures = level.captures.tensors
         every = [*captures, *operands, *level.lanes]
         tracked = any(map(_is_tracked, every))
@@ -398,7 +397,7 @@ def checkpoint(
                 level.is_replaced,
             )
             # The first run is as the level runs it that records the call; levels below may replace more.
-            as_run = alone and not only.as_called
+            as_run = alone and only is not None and not only.as_called
             first_run = (leaves, template) if as_run or not level.is_replaced else None
             outs = list(bind(FunctionOp(rules, first_run=first_run), every))
             if alone:  # what does not depend on what requires grad is what the first run gave
@@ -430,7 +429,7 @@ def _kept_by(
     return template[0].combine(outs)
 
 
-def _only_level(xs: Sequence[object]) -> Level | None:
+def _only_level(xs: Sequence[object]) -> RecorderLevel | None:
     """The level that ``xs`` require grad at, if that is one alone and no other differentiates them."""
     levels: set[Any] = set()
     for x in xs:
