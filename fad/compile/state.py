@@ -327,7 +327,7 @@ class StepState:
         return next(self._changes(leaves), None) is None
 
     def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
-        """What is not as it was for the trace, and how: a place's name, an OuterTensor, a view, a leaf's number."""
+        """What is not as it was for the trace, and how: a place's name, an OuterTensor, a view, a leaf."""
         for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
             yield from [(k, words) for words in _differing(facts_of(x), facts)]
         if self._guard is not None and not self._guard.holds():
