@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import itertools
 import operator
 import sys
@@ -21,13 +22,14 @@ from fad.core.types import PyTree
 GONE = (LookupError, ValueError, AttributeError, TypeError)
 NUMBERS = (bool, int, float, complex, str)
 
-_MOST = 4_000  # places that are looked at
+_MOST = 4_000  # things that are looked into, numbers and texts apart
 # Modules whose functions and objects lead to nothing of the user.
 _OPAQUE = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
 _OPAQUE |= sys.stdlib_module_names - {"argparse", "collections", "types"}
 _DictValues: type[Collection[PyTree]] = type({}.values())
 _ROWS = (list, collections.deque, _DictValues)
 _MAPPINGS = (dict, types.MappingProxyType)
+_ITERABLES: tuple[PyTree, ...] = (list, collections.deque, tuple, set, frozenset, _DictValues)
 
 
 class Absent:
@@ -111,6 +113,26 @@ def is_opaque(module: str | None) -> bool:
     return str(module).partition(".")[0] in _OPAQUE
 
 
+def by_way(places: Sequence[Place], numbers: dict[object, int]) -> dict[int, Place]:
+    """Places that have a name, by the number of the way to them; places of one name may be several.
+
+    ``numbers``: those of all ways so far; a way has one, whatever is in its places.
+    """
+    ways: dict[int, int] = {}
+    for place in places:
+        parent, key = place.parent, place.name if place.access is None else place.key
+        is_part = place.access is None or (parent is not None and place.within is parent.value)
+        begin = id(place.within) if not is_part else None if parent is None else ways[id(parent)]
+        way = is_part, begin, key if isinstance(key, (str, int, tuple)) else id(key)
+        ways[id(place)] = numbers.setdefault(way, len(numbers))
+    return {ways[id(place)]: place for place in places if place.name}
+
+
+def is_of_others(module: str) -> bool:
+    """Whether a module is none of the user's program."""
+    return is_opaque(module) or _is_installed(module)
+
+
 def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[int, str]:
     """Names for the Tensors that ``f`` leads to, by their ids."""
     names: dict[int, str] = {}
@@ -181,17 +203,26 @@ def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[P
     seen: set[int] = set()
     classes: set[type] = set()
     home = ""  # the package of the function
+    count = 0
     for place in places:  # which gets longer
-        yield place
         x = place.value
-        if id(x) in seen or x is None or type(x) in NUMBERS or len(places) > _MOST:
+        try:
+            isinstance(x, Tensor)
+        except Exception:  # a proxy of nothing, for one: it leads to nothing
+            continue
+        yield place
+        if x is None or type(x) in NUMBERS:
+            continue
+        count += 1
+        if id(x) in seen or count > _MOST:
             continue
         seen.add(id(x))
         if isinstance(x, types.FunctionType) and not is_opaque(x.__module__):
             names |= _names(x.__code__)
             home = home or _package(x)
         if not isinstance(x, type) or _package(x) == home or not _is_installed(x.__module__):
-            places += _parts(place, names)
+            with contextlib.suppress(Exception):  # code of the user raises where it is looked at
+                places += _parts(place, names, home)
         for kind in users_classes(x if isinstance(x, type) else type(x)):
             if kind in classes or (_package(kind) != home and _is_installed(kind.__module__)):
                 continue
@@ -222,7 +253,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
     """The functions of a class, with the names by which code comes to them."""
-    for name, x in vars(kind).items():
+    for name, x in list(vars(kind).items()):
         if isinstance(x, (staticmethod, classmethod)):
             x = x.__func__
         elif isinstance(x, (property, functools.cached_property)):
@@ -231,17 +262,23 @@ def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
             yield name, x
 
 
-def _parts(place: Place, names: Collection[str]) -> list[Place]:
-    """The places in what is in ``place``; in a module, those with these names."""
-    x, kind, within = place.value, type(place.value), place.name
+def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
+    """The places in what is in ``place``; in a module, those with these names.
+
+    Of a module of an installed library, but that of the function, ``home``, only Tensors.
+    """
+    x, within = place.value, place.name
     if isinstance(x, types.MethodType):
         name = f"{within}.__self__" if within else "self"
         return [Place(name, x.__self__, place), Place("", x.__func__, place)]
     if isinstance(x, types.FunctionType):
         return _of_function(place, x)
     if isinstance(x, types.ModuleType):
-        used = [] if is_opaque(x.__name__) else [n for n in list(vars(x)) if n in names]
-        return [_attribute(place, n, vars(x)[n]) for n in used]
+        if is_opaque(x.__name__):
+            return []
+        is_home = x.__name__.partition(".")[0] == home or not _is_installed(x.__name__)
+        found = [(n, v) for n, v in list(vars(x).items()) if n in names]
+        return [_attribute(place, n, v) for n, v in found if is_home or isinstance(v, Tensor)]
     if isinstance(x, functools.partial):
         parts = [Place(f"{within}<argument {k}>", v, place) for k, v in enumerate(x.args)]
         parts += [
@@ -249,9 +286,9 @@ def _parts(place: Place, names: Collection[str]) -> list[Place]:
             for k, v in x.keywords.items()
         ]
         return [Place("", x.func, place), *parts]
-    if hasattr(kind, "__wrapped__") or (callable(x) and hasattr(x, "__wrapped__")):
-        return [Place("", x.__wrapped__, place)]
-    return [*_items(place, x), *_attributes(place, x)]
+    wraps = callable(x) and inspect.getattr_static(x, "__wrapped__", None) is not None
+    inner = [Place("", x.__wrapped__, place)] if wraps else []
+    return [*inner, *_items(place, x), *_attributes(place, x)]
 
 
 def _items(place: Place, x: PyTree) -> Iterator[Place]:
@@ -260,17 +297,30 @@ def _items(place: Place, x: PyTree) -> Iterator[Place]:
     if isinstance(x, _MAPPINGS):
         access = _DICT_ITEM if isinstance(x, dict) else _PROXY_ITEM
         for k in list(itertools.islice(view_of(x, "keys"), _MOST)):
-            yield Place(f"{within}[{k!r}]", access.get(x, k), place, access, x, k, True)
+            yield Place(f"{within}[{_shown(k)}]", access.get(x, k), place, access, x, k, True)
     elif isinstance(x, (list, collections.deque)):
-        for k, v in enumerate(list(itertools.islice(x, _MOST))):
+        for k, v in enumerate(list(itertools.islice(items_of(x), _MOST))):
             yield Place(f"{within}[{k}]", v, place, _ITEM, x, k, True)
     elif isinstance(x, np.ndarray) and x.dtype == object:
         for k in itertools.islice(np.ndindex(x.shape), _MOST):
             yield Place(f"{within}{list(k)}", x[k], place, _ITEM, x, k)
     elif isinstance(x, (tuple, set, frozenset, _DictValues)):
         nth = None if isinstance(x, (set, frozenset)) else _NTH
-        for k, v in enumerate(list(itertools.islice(x, _MOST))):
+        for k, v in enumerate(list(itertools.islice(items_of(x), _MOST))):
             yield Place(f"{within}[{k}]", v, place, nth, x, k, True)
+
+
+def items_of(x: PyTree) -> Iterator[PyTree]:
+    """The items of a list, a set or the like, whatever a class of the user makes of them."""
+    items: Iterator[PyTree] = next(k for k in _ITERABLES if isinstance(x, k)).__iter__(x)
+    return items
+
+
+def _shown(key: PyTree) -> str:
+    try:
+        return repr(key)
+    except Exception:  # of the user's code
+        return object.__repr__(key)
 
 
 def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
@@ -285,7 +335,9 @@ def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
             ):
                 found[name] = value, isinstance(x, type)
     if not isinstance(x, type):
-        found |= {name: (v, True) for table in _attribute_tables(x) for name, v in table.items()}
+        found |= {
+            name: (v, True) for table in _attribute_tables(x) for name, v in list(table.items())
+        }
     for name, (value, listed) in found.items():
         yield _attribute(place, name, value, listed)
 

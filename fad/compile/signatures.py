@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import collections
 import functools
 import inspect
@@ -273,12 +274,10 @@ def _closure_in_words(f: Callable[..., PyTree]) -> dict[str, str]:
     names = getattr(getattr(f, "__code__", None), "co_freevars", ())
     words = {}
     for name, cell in zip(names, getattr(f, "__closure__", None) or (), strict=True):
-        try:
+        with contextlib.suppress(Exception):  # it has none yet, or its own code raises
             value = cell.cell_contents
-        except ValueError:  # it has none yet
-            continue
-        plain = isinstance(value, (bool, int, float, complex, str))
-        words[f"{name}, which it closes over,"] = repr(value) if plain else describe(value)
+            plain = isinstance(value, (bool, int, float, complex, str))
+            words[f"{name}, which it closes over,"] = repr(value) if plain else describe(value)
     return words
 
 

@@ -25,24 +25,26 @@ NOTE [Containers that grow]
     parts.append(fad.ones(2))
     assert float(total()) == 4.0
 
-So a program is also for the contents of what holds these Tensors: the keys of a dict in their order, the
-length of a list, the names of attributes, and the kind of each part. Numbers, texts and arrays are of one
-kind, and an object may get more of them: a step that keeps its loss in an attribute is traced once. Of what
-holds none of these Tensors, a program is for variables of the same kind, and for what was None to be None
-still, and for an empty container to get nothing but numbers, texts and arrays.
+So a program is also for the contents of what holds these Tensors, as they were before the trace: the keys
+of a dict in their order, the length of a list, the names of attributes, and the kind of each part. Numbers,
+texts and arrays are of one kind, and an object may get more of them: a step that keeps its loss in an
+attribute is traced once. Of what holds none of these Tensors, a program is for variables of the same kind,
+and for what was None to be None still, and for an empty container to get nothing but numbers, texts and
+arrays (among its first 64 items). Where the trace itself has changed any of these, the next call is traced.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import itertools
 import linecache
 import operator
 import re
 import types
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -53,8 +55,11 @@ from fad.compile.places import (
     NUMBERS,
     Access,
     Place,
+    by_way,
     contents,
+    is_of_others,
     is_opaque,
+    items_of,
     places_of,
     view_of,
 )
@@ -65,11 +70,16 @@ from fad.errors import LevelError, describe
 from fad.errors.tracebacks import warn_at_users_line
 
 _CONTAINERS = (list, dict, set, collections.deque)
+_LENGTHS = {kind.__len__ for kind in _CONTAINERS}
 _VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
 _PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
 _FIRST = 64  # items of a container that was empty that are looked at
 _each = itertools.chain.from_iterable
+
+
+# Of each part its key, and its kind.
+Parts: TypeAlias = list[tuple[object, object]]
 
 
 class Move(NamedTuple):
@@ -88,12 +98,19 @@ class Surroundings:
     def __init__(self, f: Callable[..., PyTree], statics: Sequence[PyTree]) -> None:
         self._f, self._statics = f, statics
         self._places = list(places_of(f, statics))
+        self._parts: dict[int, Parts] = {}  # of what is in the places, by its id
+        for place in self._places:
+            if id(place.value) not in self._parts and not isinstance(place.value, _VALUES):
+                with contextlib.suppress(
+                    Exception
+                ):  # code of the user raises where it is looked at
+                    self._parts[id(place.value)] = _parts_of(place.value)
         self._moved: list[Place] = []  # as they were before
         self.moves: list[Move] = []
 
     def guard(self, tensors: Collection[Tensor]) -> Guard:
         """What tells at a call whether the function would come to these Tensors, and those that it moves."""
-        return Guard(self._places, tensors, self._moved)
+        return Guard(self._places, tensors, self._moved, self._parts)
 
     def check(self, level: PyTree) -> None:
         """Refuse values of the trace at ``level`` that have stayed outside, and warn of changed numbers.
@@ -104,12 +121,13 @@ class Surroundings:
             LevelError: a value of the trace is in a list, a dict, an attribute or a variable; or a list has
                 more or fewer Tensors than before.
         """
-        before = {place.name: place for place in self._places if place.name}
-        after = {place.name: place for place in places_of(self._f, self._statics) if place.name}
+        numbers: dict[object, int] = {}
+        before = by_way(self._places, numbers)
+        after = by_way(list(places_of(self._f, self._statics)), numbers)
         pairs = []
-        for name in {**after, **before}:
-            old = before.get(name) or after[name]._replace(value=ABSENT)
-            new = after.get(name) or before[name]._replace(value=ABSENT)
+        for way in {**after, **before}:
+            old = before.get(way) or after[way]._replace(value=ABSENT)
+            new = after.get(way) or before[way]._replace(value=ABSENT)
             if _is_traced_at(new.value, level):
                 raise self._left(new)
             if old.value is new.value:
@@ -155,6 +173,9 @@ class Surroundings:
         )
 
     def _warn_of_number(self, place: Place, old: str, new: str) -> None:
+        owner = None if place.parent is None else place.parent.value
+        if isinstance(owner, types.FunctionType) and is_of_others(owner.__module__):
+            return  # a variable of a library is none of the user's
         warn_at_users_line(
             f"jit: the function changes {place.name} from {old} to {new}{_line(self._f, place.name)}, and "
             "that happens when it is traced, not at each call: the compiled program has the number of the "
@@ -173,10 +194,15 @@ class Guard:
         places: all that the function leads to.
         tensors: those that it uses.
         moved: the places in which its trace has put other Tensors, as they were before.
+        parts: of what is in the places, by its id, as they were before.
     """
 
     def __init__(
-        self, places: Sequence[Place], tensors: Collection[Tensor], moved: Sequence[Place]
+        self,
+        places: Sequence[Place],
+        tensors: Collection[Tensor],
+        moved: Sequence[Place],
+        parts: Mapping[int, Parts],
     ) -> None:
         # The ids of these Tensors, then of all that leads to one: parts come behind what they are in.
         leading = {*map(id, tensors), *[id(p.value) for p in moved if _is_tensor(p)]}
@@ -189,20 +215,26 @@ class Guard:
                 holders[id(place.parent.value)] = place.parent
         self.places = [p for p in places if id(p.value) in leading and p.access is not None]
         self.places += moved
-        self._holders = [(p.name, p.value, _parts_of(p.value)) for p in holders.values()]
+        self._holders = [(p.name, p.value, parts.get(k, [])) for k, p in holders.items()]
         # Neither of these keeps alive what is in a variable.
-        self._kinds: list[tuple[str, Callable[[], PyTree], object]] = []
-        self._empty: list[tuple[str, Callable[[], PyTree]]] = []
+        empty: list[Place] = []
+        kinds: list[Place] = []
         for place in places:
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
-            if isinstance(x, _CONTAINERS) and not len(x):
-                self._empty.append((place.name, _follow(place, leading)))
+            if _is_container(x) and not parts.get(id(x)):
+                empty.append(place)
             elif _may_change_kind(place, is_held):
-                self._kinds.append((place.name, _follow(place, leading), kind_of(x)))
+                kinds.append(place)
+        self._kinds = [(p.name, kind_of(p.value)) for p in kinds]
+        self._empty = [p.name for p in empty]
+        self._paths = _Paths([*kinds, *empty], leading)
         self._leading, self._moved = leading, are_moved
-        self._note()
+        # A program that its own trace has made one for other contents is for one call.
+        self._is_noted = next(self._differences(), None) is None
+        if self._is_noted:
+            self._note()
 
     def _note(self) -> None:
         """Note what is there now: of what leads to Tensors the very object, of other things the type."""
@@ -226,8 +258,7 @@ class Guard:
         self._types = list(map(type, items))
         self._selected = [id(x) in self._leading for x in items]
         self._seen_items = list(itertools.compress(items, self._selected))
-        self._looks_of_kinds = [look for _, look, _ in self._kinds]
-        self._seen_kinds = list(map(type, map(operator.call, self._looks_of_kinds)))
+        self._seen_kinds = list(map(type, self._paths.now()))
 
     def _is_as_noted(self) -> bool:
         """Whether there is what was noted; if not, it may be of the same kind still, see `changes`.
@@ -246,33 +277,46 @@ class Guard:
                 map(same, selected, self._seen_items)
             ):
                 return False
-        if self._kinds and list(map(type, map(call, self._looks_of_kinds))) != self._seen_kinds:
+        if not self._seen_kinds:
+            return True
+        found = self._paths.now()
+        if list(map(type, found)) != self._seen_kinds:
             return False
-        return not (self._empty and any([_holds_things(look()) for _, look in self._empty]))
+        were_empty = found[len(self._kinds) :]
+        lengths = list(map(len, were_empty))
+        return not any(map(_holds_things, itertools.compress(were_empty, lengths)))
 
     def holds(self) -> bool:
         """Whether nothing has changed."""
+        if not self._is_noted:
+            return False
         try:
             if self._is_as_noted():
                 return True
         except GONE:
             pass
-        if any(True for _ in self.changes()):
+        if any(True for _ in self._differences()):
             return False
         self._note()
         return True
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """Names of places that have changed, and how."""
+        if not self._is_noted:
+            yield "what it leads to", "is changed by the function itself, where it is traced"
+        yield from self._differences()
+
+    def _differences(self) -> Iterator[tuple[str, str]]:
         for place in self.places:
             if place.has_changed:
                 yield place.name, f"is another {'Tensor' if _is_tensor(place) else 'object'} now"
-        for name, look, kind in self._kinds:
-            if kind_of(look()) != kind:
+        found = self._paths.now()
+        for (name, kind), x in zip(self._kinds, found, strict=False):
+            if kind_of(x) != kind:
                 was = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
-                yield name, f"is a {type(look()).__name__} now, was a {was}"
-        for name, look in self._empty:
-            if _holds_things(look()):
+                yield name, f"is a {type(x).__name__} now, was a {was}"
+        for name, x in zip(self._empty, found[len(self._kinds) :], strict=True):
+            if _holds_things(x):
                 yield name, "is no longer empty"
         for name, x, parts in self._holders:
             now = _parts_of(x)
@@ -282,7 +326,7 @@ class Guard:
 
 def kind_of(x: object) -> object:
     """What a part may be another one of, at a later call, without a trace."""
-    return "value" if isinstance(x, _VALUES) else type(x)
+    return "value" if issubclass(type(x), _VALUES) else type(x)
 
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:
@@ -295,44 +339,102 @@ def _may_change_kind(place: Place, is_held: bool) -> bool:
     return not (callable(x) and is_opaque(type(x).__module__))
 
 
-def _follow(place: Place, leading: Collection[int]) -> Callable[[], PyTree]:
-    """What gives what is in a place, also if it is in other containers by then.
+class _Paths:
+    """What is in places now, each found from a variable on, whatever its container is by then.
 
-    ``leading``: the ids of what has to be the same object in any case.
+    What several ways lead through is looked at once; ways of one length and one access are one loop in C.
+
+    Arguments:
+        places: that are looked at.
+        leading: the ids of what has to be the same object in any case, from which ways may begin.
     """
-    parent, access, look = place.parent, place.access, place.look
-    if access is None or look is None:
-        return functools.partial(_as_it_is, place.value)
-    is_part = parent is not None and place.within is parent.value
-    if parent is None or not is_part or id(parent.value) in leading:
-        return look
-    return functools.partial(_part_of, _follow(parent, leading), access, place.key)
+
+    def __init__(self, places: Sequence[Place], leading: Collection[int]) -> None:
+        depths: dict[int, int] = {}  # of each place on a way, by its id
+        steps: dict[tuple[int, Access | None], list[Place]] = {}
+        for place in places:
+            way = [place]
+            while id(way[-1]) not in depths and _is_behind(way[-1], leading):
+                way.append(way[-1].parent)  # type: ignore[arg-type]
+            for step in reversed(way):
+                if id(step) not in depths:
+                    behind = _is_behind(step, leading)
+                    depth = depths[id(step.parent)] + 1 if behind else 0
+                    depths[id(step)] = depth
+                    steps.setdefault((depth, step.access if behind else None), []).append(step)
+        ordered = sorted(steps, key=lambda step: step[0])
+        numbers = {id(p): k for k, p in enumerate(_each([steps[step] for step in ordered]))}
+        beginnings = steps.get((0, None), [])
+        self._looks = [p.look or functools.partial(_as_it_is, p.value) for p in beginnings]
+        self._groups = [
+            (
+                access.get,
+                [numbers[id(p.parent)] for p in steps[depth, access]],
+                [p.key for p in steps[depth, access]],
+                [itertools.repeat(x) for x in access.default],
+            )
+            for depth, access in ordered
+            if access is not None
+        ]
+        self._wanted = [numbers[id(p)] for p in places]
+
+    def now(self) -> list[PyTree]:
+        """What is there, in the order of the places; `ABSENT` if nothing is."""
+        found = _all(operator.call, self._looks)
+        for get, parents, keys, default in self._groups:
+            found += _all(get, list(map(found.__getitem__, parents)), keys, *default)
+        return list(map(found.__getitem__, self._wanted))
+
+
+def _is_behind(place: Place, leading: Collection[int]) -> bool:
+    """Whether a place is found from its parent on, which may be another one by then."""
+    parent = place.parent
+    return (
+        place.access is not None
+        and parent is not None
+        and place.within is parent.value
+        and id(parent.value) not in leading
+    )
+
+
+def _all(get: Callable[..., PyTree], *arguments: Iterable[PyTree]) -> list[PyTree]:
+    """``map(get, *arguments)``, with `ABSENT` for what is gone."""
+    try:
+        return list(map(get, *arguments))
+    except GONE:
+        return [_one(get, *each) for each in zip(*arguments, strict=False)]
+
+
+def _one(get: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
+    try:
+        return get(*arguments)
+    except GONE:
+        return ABSENT
 
 
 def _as_it_is(x: PyTree) -> PyTree:
     return x
 
 
-def _part_of(up: Callable[[], PyTree], access: Access, key: PyTree) -> PyTree:
-    try:
-        return access.get(up(), key, *access.default)
-    except GONE:
-        return ABSENT
+def _is_container(x: object) -> bool:
+    """Whether ``x`` is a list, dict, set or deque whose length is no code of the user."""
+    return isinstance(x, _CONTAINERS) and type(x).__len__ in _LENGTHS
 
 
 def _holds_things(x: PyTree) -> bool:
     """Whether ``x`` is no container, or one with more in it than numbers, texts and arrays."""
-    if not isinstance(x, _CONTAINERS):
+    if not _is_container(x):
         return True
-    first = list(itertools.islice(view_of(x, "values") if isinstance(x, dict) else x, _FIRST))
+    values = iter(view_of(x, "values")) if isinstance(x, dict) else items_of(x)
+    first = list(itertools.islice(values, _FIRST))
     if _PLAIN.issuperset(map(type, first)):
         return False
-    return any([not isinstance(v, _VALUES) for v in first])
+    return any([kind_of(v) != "value" for v in first])
 
 
-def _parts_of(x: PyTree) -> list[tuple[object, object]]:
+def _parts_of(x: PyTree) -> Parts:
     """The keys and the kinds of what is in a container, and of its attributes that are more than a value."""
-    parts: list[tuple[object, object]] = []
+    parts: Parts = []
     for keys, values, are_attributes in contents(x):
         if values is None:
             parts += [(id(k), None) for k in list(keys or ())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import sys
 import types
 import weakref
 
@@ -193,3 +194,169 @@ def test_what_is_replaced_is_not_kept():
     step()
     gc.collect()
     assert [x() for x in old] == [None, None]
+
+
+def steps(name):
+    """A body, and what is done between two calls; each time with new things."""
+    a, b = fad.tensor(1.0), fad.tensor(2.0)
+    w = fad.tensor(10.0)
+    x = Holder(p=[a, b], on=Holder(w=a), to=Holder(w=b), w=w, init=None)
+    state = {}
+
+    def rebuilt():
+        x.p = x.p[::-1]
+        return x.p[0] * 10 + x.p[1]
+
+    def copied():
+        x.p = list(x.p)
+        return x.p[0] * 10 + x.p[1]
+
+    def swapped_objects():
+        x.on, x.to = x.to, x.on
+        return x.on.w * 10 + x.to.w
+
+    def first_time():
+        if x.init is None:
+            x.init = "done"
+            w.mul_(10)
+        return w * 1
+
+    def new_attribute():
+        if not hasattr(x, "cache"):
+            x.cache = Holder()
+            x.w.mul_(10)
+        return x.w * 1
+
+    def lazy_state():
+        if "w" not in state:
+            state["w"] = {"n": 0}
+            w.mul_(10)
+        return w * 1
+
+    bodies = rebuilt, copied, swapped_objects, first_time, new_attribute, lazy_state
+    return {f.__name__: f for f in bodies}[name]
+
+
+CHANGED_BY_THE_BODY = "rebuilt copied swapped_objects first_time new_attribute lazy_state".split()
+
+
+@pytest.mark.parametrize("name", CHANGED_BY_THE_BODY)
+def test_what_a_body_changes_is_as_an_eager_call_has_left_it(name):
+    eager, f = steps(name), fad.jit(steps(name))
+    assert [float(f()) for _ in range(5)] == [float(eager()) for _ in range(5)]
+
+
+def test_variables_of_one_name_are_several():
+    """Each of two functions closes over a ``w``, and the body has them change places."""
+
+    def make(value):
+        w = fad.tensor(value)
+
+        def get():
+            return w
+
+        def put(t):
+            nonlocal w
+            w = t
+
+        return get, put
+
+    def step():
+        (first, put_first), (second, put_second) = make(1.0), make(2.0)
+
+        def body():
+            a, b = first(), second()
+            put_first(b)
+            put_second(a)
+            return first() * 10 + second()
+
+        return body
+
+    eager, f = step(), fad.jit(step())
+    assert [float(f()) for _ in range(5)] == [float(eager()) for _ in range(5)]
+
+
+def test_numbers_do_not_hide_what_is_behind_them():
+    x = Holder(words={str(k): k for k in range(5_000)}, layers=[{"w": one()}])
+    f = fad.jit(lambda: x.layers[0]["w"] * x.words["2"])
+    f()
+    x.layers[0]["w"] = fad.tensor([5.0, 6.0])
+    assert f().tolist() == [10.0, 12.0]
+
+
+def test_what_wraps_a_function_has_attributes_of_its_own():
+    class Scaled:
+        def __init__(self, f):
+            functools.update_wrapper(self, f)
+            self.w = one()
+
+        def __call__(self):
+            return self.w * self.__wrapped__()
+
+    scaled = Scaled(lambda: 3.0)
+    f = fad.jit(lambda: scaled())
+    f()
+    scaled.w = fad.tensor([5.0, 6.0])
+    assert f().tolist() == [15.0, 18.0]
+
+
+class Unbound:
+    """A proxy of what is not there."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("no context")
+
+
+class Odd(list):
+    def __iter__(self):
+        raise RuntimeError("no items")
+
+    def __len__(self):
+        raise RuntimeError("no length")
+
+
+class Unnamed:
+    def __repr__(self):
+        raise RuntimeError("no name")
+
+
+class Slots:
+    __slots__ = ("z",)
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("make", [Unbound, lambda: Odd([1]), lambda: {Unnamed(): 1}, Slots])
+def test_objects_that_raise_where_they_are_looked_at_do_not_matter(make):
+    x, thing = Holder(w=one(), thing=make()), make()
+    f = fad.jit(lambda: x.w * (2.0 if thing is not None else 1.0))
+    for _ in range(3):
+        assert f().tolist() == [2.0, 4.0]
+    x.w = fad.tensor([5.0, 6.0])
+    assert f().tolist() == [10.0, 12.0]
+
+
+def test_what_many_ways_share_is_looked_at_once():
+    """However many attributes are None: a call takes no Python call for each."""
+
+    def tree(depth):
+        parts = {"left": tree(depth - 1), "right": tree(depth - 1)} if depth else {}
+        return Holder(none=None, empty=[], **parts)
+
+    calls = []
+    for x in Holder(w=one()), Holder(w=one(), config=tree(7)):
+        f = fad.jit(lambda x=x: x.w * 2.0)
+        f(), f(), f()
+        seen = []
+        sys.setprofile(lambda frame, event, _, seen=seen: seen.append(event == "call"))
+        try:
+            f()
+        finally:
+            sys.setprofile(None)
+        calls.append(sum(seen))
+    few, more = calls
+    assert more < few + 60, calls
+    x.config.left.right.none = one()
+    assert f().tolist() == [2.0, 4.0]

@@ -19,9 +19,9 @@ def test_the_body_runs_once_at_first_order():
     f = lambda x: OneMethod.apply(x, Y).sum()
 
     def runs(g, *args):
-        OneMethod.runs = 0
+        OneMethod.runs.clear()
         result = g(*args)
-        return OneMethod.runs, result
+        return len(OneMethod.runs), result
 
     def eager(x):
         x = leaf(x)
@@ -47,9 +47,9 @@ def test_a_second_derivative_through_a_saved_intermediate_value_is_right():
     f = lambda x, y: (OneMethod.apply(x, y) * x).sum()
     j = lambda x, y: (plain(x, y) * x).sum()
     x, y = leaf(X), leaf(Y)
-    OneMethod.runs = 0
+    OneMethod.runs.clear()
     grads = fad.autograd.grad(f(x, y), (x, y), create_graph=True)
-    assert OneMethod.runs == 2  # once more, for the history of the cosine
+    assert len(OneMethod.runs) == 2  # once more, for the history of the cosine
     total = (grads[0] * V).sum() + (grads[1] * Y).sum()
     second = lambda x, y: (jax.grad(j)(x, y) * V).sum() + (jax.grad(j, 1)(x, y) * Y).sum()
     assert_close(fad.autograd.grad(total, (x, y)), jax.jit(jax.grad(second, (0, 1)))(X, Y))
