@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import collections
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Sequence
