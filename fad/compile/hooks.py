@@ -182,13 +182,13 @@ def executed(call: ArrayFunction, operands: Sequence[Operand]) -> Outputs:
             jax.effects_barrier()
         return out
     except jax.errors.JaxRuntimeError as error:
-        jaxapi.forget_failed_effects()
         text = str(error)
         with _lock:
             number = next((n for n in _failed if n in text), "")
             original = _failed.pop(number, None)
         if original is None:
             raise
+        jaxapi.forget_failed_effects()
         raise original from None
 
 

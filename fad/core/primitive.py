@@ -28,6 +28,7 @@ from fad.core.jaxapi import (
     define_primitive,
     new_primitive,
     run_jaxpr,
+    x64_enabled,
 )
 from fad.core.jaxprs import (
     EXECUTED,
@@ -467,15 +468,25 @@ class Primitive(Operation):
         key = ("flows", tuple(bits), aval_key(values))
         return self.kept(key, lambda: flows(self.flat, bits, list(map(aval_of, values))))
 
-    def is_replaced(self, avals: Sequence[Aval]) -> bool:
-        """Whether JAX differentiates other programs in the place of calls in it, for inputs with these avals;
+    def is_replaced(self, values: Sequence[Operand]) -> bool:
+        """Whether JAX differentiates other programs in the place of calls in it, for inputs like these;
         see NOTE [calls with rules].
         """
         if self.to_vjp is not self.flat:
             return False
         calls = self.calls
         if self.jit and not self.collective:
-            calls = self.kept(("calls", aval_key(avals)), lambda: self._find_calls(avals))
+            # As `aval_key`, but fewer functions in Python: a checkpoint asks this of each operation.
+            kinds: list[Hashable] = ["calls"]
+            for v in values:
+                if type(v) in SCALARS:
+                    kinds += [type(v), x64_enabled()]
+                else:
+                    kinds.append(v.aval if type(v) is array_type else aval_of(v))
+            key = tuple(kinds)
+            if key not in self.cache:
+                self.cache[key] = self._find_calls(list(map(aval_of, values)))
+            calls = self.cache[key]
         return not REPLACED.isdisjoint(calls)
 
     def _find_calls(self, avals: Sequence[Aval]) -> frozenset[str]:

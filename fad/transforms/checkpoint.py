@@ -37,7 +37,7 @@ from typing import Any, cast
 import jax
 
 from fad.core import trees
-from fad.core.avals import aval_of
+from fad.core.jaxapi import array_type
 from fad.core.jaxprs import select, spread
 from fad.core.level import (
     Event,
@@ -59,7 +59,7 @@ from fad.functions.calls import FunctionOp
 from fad.functions.context import Template, split
 from fad.functions.rules import CallRules, Saved, pull_through, push_through
 from fad.tape.engine import pull_back
-from fad.tape.recorder import GradLevel, JvpLevel, RecordingLevel
+from fad.tape.recorder import ROOT, GradLevel, JvpLevel, RecordingLevel
 from fad.tape.saved import allow_mutation_on_saved_tensors
 from fad.tape.staged import Captures, call_with_bodies
 from fad.tape.vmap import BatchLevel, batch_levels, lanes_among
@@ -114,8 +114,15 @@ class WatchLevel(GradLevel):
 
     def process(self, op: Operation, args: Sequence[Operand]) -> Outputs:
         args = [self.stand_in(a) for a in args]
-        if self.first and not self.is_replaced and op.primitive is not None:
-            self.is_replaced = op.primitive.is_replaced(list(map(aval_of, args)))
+        primitive = op.primitive if self.first and not self.is_replaced else None
+        if primitive is not None:
+            values = []
+            for a in args:
+                x = a
+                while type(x) is Tensor and x._lazy is None and x._level in (self, ROOT):
+                    x = x._value
+                values.append(x if type(x) is array_type else a)
+            self.is_replaced = primitive.is_replaced(values)
         return super().process(op, args)
 
     def note(self, event: Event, t: Tensor | None = None) -> None:

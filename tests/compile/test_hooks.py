@@ -190,6 +190,28 @@ def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing(
     assert fad.is_grad_enabled() and fad.core.level.state.levels == ()
 
 
+def test_what_fails_beside_the_hooks_leaves_the_effects_of_others_to_be_waited_for() -> None:
+    def fails(x: Any) -> Any:
+        raise ValueError("not a hook")
+
+    out = jax.ShapeDtypeStruct((), jnp.float32)
+    h = fad.from_jax(lambda x: jax.pure_callback(fails, out, x))
+
+    def f(t: Any) -> Any:
+        y = t * h(fad.stop_gradient(t))
+        y.register_hook(lambda g: g)
+        return y
+
+    g = jit(fad.grad(f))
+    jax.jit(lambda x: jax.debug.callback(lambda _: None, x, ordered=True))(1.0)
+    tokens = jax._src.dispatch.runtime_tokens
+    before = set(tokens.current_tokens)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="not a hook"):
+        g(1.0)
+    assert before and before <= tokens.current_tokens.keys()
+    jax.effects_barrier()
+
+
 @pytest.mark.parametrize(
     ("result", "error", "text"),
     [

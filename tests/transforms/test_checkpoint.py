@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import weakref
 from typing import Any
 
@@ -16,6 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 import fad
 import fad.numpy as fnp
+from fad.core.primitive import Primitive
 from fad.errors import ArgumentError, GradientError, LevelError
 from tests.fuzzing.functions import OneMethodWave
 
@@ -540,3 +542,35 @@ def test_what_a_nested_body_makes_of_a_tracer_outside_has_its_derivative() -> No
 
     for wrap in (lambda f: f, jax.jit):
         assert float(wrap(jax.grad(loss))(2.0)) == 6.0
+
+
+def test_whether_jax_replaces_calls_is_known_once_for_an_operation(monkeypatch):
+    """The first run of a body asks that of each operation."""
+
+    def body(x):
+        for _ in range(20):
+            x = fnp.sin(x) * 1.01 + 0.5
+        return x
+
+    f = fad.checkpoint(body)
+    x = fad.tensor([1.0, 2.0], requires_grad=True)
+
+    def calls():
+        count = 0
+
+        def note(frame, event, arg):
+            nonlocal count
+            count += event == "call"
+
+        f(x), f(x)
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            f(x)
+        finally:
+            sys.setprofile(before)
+        return count
+
+    asking = calls()
+    monkeypatch.setattr(Primitive, "is_replaced", lambda self, values: False)
+    assert asking - calls() < 60 * 2
