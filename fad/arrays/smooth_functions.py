@@ -755,7 +755,7 @@ def _products(ratios: Array) -> tuple[Array, Array, Array]:
 
 def _from_factors(
     a: Array,
-    is_singular: Array,
+    by_svd: Array,
     permutation: Array,
     scale: Array,
     triangles: Array,
@@ -770,11 +770,20 @@ def _from_factors(
     return found * (scale[..., None] * before)[..., None, :], found * before[..., None, :]
 
 
+_BY_SVD = 1.5e-8  # sqrt(eps) of double precision
+
+
 def _det(det: Function) -> Function:
     """JAX's derivative is zero where a pivot is zero that is not the last one.
 
     The slope is the matrix of cofactors: the determinant times the transposed inverse, by the factorization
-    that the value is computed of. `lax.cond` takes other formulas if a pivot is next to zero.
+    that the value is computed of. Where a pivot is small beside the largest, at ``100 n eps``, `lax.cond`
+    takes a formula that does not divide by it.
+
+    The derivative of the slope is one of the inverse too, and has ``eps`` over the pivot as its error, the
+    next one ``eps`` over its square, and so on. From ``_BY_SVD`` on, `lax.cond` takes that of blocks, which
+    has all digits. In single precision the bounds are one: of a thousand random matrices two are as near to
+    singular as its ``sqrt(eps)``, and the whole batch would wait for the SVD.
     """
 
     def regular(value: Array, lu: Array, *_: Array) -> tuple[Array, ...]:
@@ -802,8 +811,8 @@ def _det(det: Function) -> Function:
         along = jnp.sum(cofactors * t, (-2, -1))[..., None, None]
         return along * inverse - cofactors @ t.mT @ inverse
 
-    def by_blocks(t: Array, a: Array, is_singular: Array, *of_regular: Array) -> Array:
-        mask = is_singular[..., None, None]
+    def by_blocks(t: Array, a: Array, by_svd: Array, *of_regular: Array) -> Array:
+        mask = by_svd[..., None, None]
         a = jnp.where(mask, a, jnp.eye(a.shape[-1], dtype=a.dtype))
         u, s, vh = jnp.linalg.svd(lax.stop_gradient(a), full_matrices=False)
 
@@ -812,13 +821,13 @@ def _det(det: Function) -> Function:
             return pullback(jnp.ones_like(value))[0]
 
         tangent = jax.jvp(slope, (a,), (t,))[1]
-        return jnp.where(mask, tangent, by_inverse(t, a, is_singular, *of_regular))
+        return jnp.where(mask, tangent, by_inverse(t, a, by_svd, *of_regular))
 
     def of_cofactors(
         out: tuple[Array, Array], primals: Sequence[Array], tangents: Sequence[Array]
     ) -> tuple[Array, Array]:
-        (a, is_singular, *_), (t, *_) = primals, tangents
-        tangent = lax.cond(_any(is_singular), by_blocks, by_inverse, t, a, is_singular, *out)
+        (a, by_svd, *_), (t, *_) = primals, tangents
+        tangent = lax.cond(_any(by_svd), by_blocks, by_inverse, t, a, by_svd, *out)
         return tangent, -out[1] @ t.mT @ out[1]
 
     from_factors = with_rule(_from_factors, of_cofactors)
@@ -827,11 +836,12 @@ def _det(det: Function) -> Function:
         a = lax.stop_gradient(primals[0])
         lu, pivots, permutation = lax.linalg.lu(a)
         sizes = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
+        largest = jnp.max(sizes, -1, keepdims=True)
         small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
-        is_small = sizes <= small * jnp.max(sizes, -1, keepdims=True)
-        is_singular = jnp.any(is_small, -1)
-        factors = lax.cond(_any(is_singular), singular, regular, det(a), lu, pivots, is_small)
-        cofactors, _ = from_factors(primals[0], is_singular, permutation, *factors)
+        is_small = sizes <= small * largest
+        factors = lax.cond(_any(is_small), singular, regular, det(a), lu, pivots, is_small)
+        by_svd = jnp.any(sizes <= max(small, _BY_SVD) * largest, -1)
+        cofactors, _ = from_factors(primals[0], by_svd, permutation, *factors)
         return jnp.sum(cofactors * tangents[0], (-2, -1))
 
     smooth = with_rule(det, rule)

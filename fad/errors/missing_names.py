@@ -268,9 +268,27 @@ _IN_MODULE = {
 }
 _IN_MODULE = {module: by_name(table) for module, table in _IN_MODULE.items()}
 
+# Of HIPS autograd: at the top of fad, and in fad.autograd.
+_AUTOGRAD = {
+    "elementwise_grad egrad": "write fad.vmap(fad.grad(f)), or fad.grad(lambda x: f(x).sum())",
+    "deriv holomorphic_grad": "write fad.jacfwd(f)",
+    "make_vjp vector_jacobian_product tensor_jacobian_product": "write y, vjp = fad.vjp(f, x)",
+    "make_jvp make_jvp_reversemode jacobian_vector_product": "write fad.jvp(f, (x,), (v,))",
+    "make_hvp hessian_vector_product hessian_tensor_product": "write fad.hvp(f, (x,), (v,))[1][0]",
+    "make_ggnvp": "write fad.ggnvp(model, loss, params, v)",
+    "grad_and_aux": "write fad.grad(f, has_aux=True)",
+    "multigrad multigrad_dict grad_named": (
+        "write fad.grad(f, argnums): dicts and tuples are differentiated as they are"
+    ),
+    "primitive defvjp defjvp": "write a fad.Function, or @fad.custom_rules",
+    "misc": "write jax.flatten_util.ravel_pytree for misc.flatten, and optax for misc.optimizers",
+    "test_util": "write fad.testing.gradcheck(f, (x,))",
+}
+
 # Sentences for names of a module, and of those within it.
 _ADVICE = {
     "fad.autograd": {
+        **_AUTOGRAD,
         "Variable variable": (
             "a Tensor is one: write fad.tensor(data, requires_grad=True), isinstance(x, fad.Tensor), and "
             "fad.autograd.queue_callback(f) for Variable._execution_engine.queue_callback(f)"
@@ -444,21 +462,6 @@ _OTHER_MEANING = {
     "var_mean": "write x.var(dim=dim), x.mean(dim=dim)",
     "svd": "write fad.numpy.linalg.svd(x, full_matrices=False), whose last result is V.mH",
     "transpose": "write x.swapaxes(dim0, dim1): fad.numpy.transpose takes all axes",
-}
-_AUTOGRAD = {
-    "elementwise_grad egrad": "write fad.vmap(fad.grad(f)), or fad.grad(lambda x: f(x).sum())",
-    "deriv holomorphic_grad": "write fad.jacfwd(f)",
-    "make_vjp vector_jacobian_product tensor_jacobian_product": "write y, vjp = fad.vjp(f, x)",
-    "make_jvp make_jvp_reversemode jacobian_vector_product": "write fad.jvp(f, (x,), (v,))",
-    "make_hvp hessian_vector_product hessian_tensor_product": "write fad.hvp(f, (x,), (v,))[1][0]",
-    "make_ggnvp": "write fad.ggnvp(model, loss, params, v)",
-    "grad_and_aux": "write fad.grad(f, has_aux=True)",
-    "multigrad multigrad_dict grad_named": (
-        "write fad.grad(f, argnums): dicts and tuples are differentiated as they are"
-    ),
-    "primitive defvjp defjvp": "write a fad.Function, or @fad.custom_rules",
-    "misc": "write jax.flatten_util.ravel_pytree for misc.flatten, and optax for misc.optimizers",
-    "test_util": "write fad.testing.gradcheck(f, (x,))",
 }
 _INSTEAD = {
     **{

@@ -423,6 +423,23 @@ def test_determinant_of_singular_matrices(name: str) -> None:
             np.testing.assert_allclose(found[1], want[1], atol=1e-11)
 
 
+def test_second_derivatives_of_the_determinant_next_to_a_singular_matrix() -> None:
+    """By no small pivot: their errors were ``eps`` over it."""
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(3)
+        u, _, vh = np.linalg.svd(rng.normal(size=(5, 5)))
+        v = rng.normal(size=(5, 5))
+        w = u.T @ v @ vh.T
+        slope = jax.grad(fad.to_jax(fnp.linalg.det))
+        second = jax.jit(lambda a: jax.jvp(slope, (a,), (jnp.array(v),))[1])
+        for smallest in (1e-7, 1e-9, 1e-12, 1e-13, 3e-14):
+            s = np.array([3.0, 2.0, 2.0, 1.0, smallest])
+            rest = [[np.prod(np.delete(s, [i, j])) * (i != j) for j in range(5)] for i in range(5)]
+            turned = np.diag(rest @ w.diagonal()) - rest * w.T  # cofactors of s + t w, by t
+            want = np.linalg.det(u) * np.linalg.det(vh) * u @ turned @ vh
+            np.testing.assert_allclose(second((u * s) @ vh), want, atol=1e-7)
+
+
 def test_the_gradient_of_a_determinant_takes_one_factorization() -> None:
     """In a batch with a singular matrix too, whose cofactors have any size."""
     a = np.random.default_rng(2).normal(size=(3, 6, 6)).astype(np.float32)
