@@ -433,20 +433,26 @@ def _divide(divide: Function) -> Function:
 
 
 def _hypot(hypot: Function) -> Function:
-    def ratio(x: Array, y: Array) -> Array:
-        """``x / hypot(x, y)``; JAX's value where there is none."""
-        h = smooth(x, y)
-        return jnp.where(h == 0, 0.5, jnp.where(jnp.isinf(h), 0, x / jnp.where(h == 0, 1, h)))
+    """Beside it are the cosine and the sine of an angle, whose slopes are the other one over it.
 
-    def turn(x: Array, y: Array) -> Array:
-        h = smooth(x, y)
-        return cosine(y, x) * (1 / jnp.where(h == 0, 1, h))
+    By divisions after the selections: XLA keeps an array for each quotient that is read twice.
+    """
 
-    cosine = with_slopes(
-        ratio, lambda _, x, y: cosine(y, x) * turn(x, y), lambda c, x, y: -c * turn(x, y)
-    )
-    smooth = with_slopes(hypot, lambda _, x, y: cosine(x, y), lambda _, x, y: cosine(y, x))
-    return smooth
+    def value(x: Array, y: Array) -> tuple[Array, Array, Array]:
+        h = hypot(x, y)
+        cosine, sine = [
+            jnp.where(h == 0, jnp.full_like(h, 0.5), v) / jnp.where(h == 0, 1, h) for v in (x, y)
+        ]
+        return h, cosine, sine
+
+    def rule(out: Sequence[Array], _: Sequence[Array], tangents: Sequence[Array]) -> Outputs:
+        h, cosine, sine = out
+        x_t, y_t = [0 if t is None else t.astype(h.dtype) for t in tangents]
+        turn = (sine * x_t - cosine * y_t) * (1 / jnp.where(h == 0, 1, h))  # see `over_power`
+        return cosine * x_t + sine * y_t, sine * turn, -cosine * turn
+
+    smooth = with_rule(value, rule)
+    return lambda x, y: smooth(x, y)[0]
 
 
 def _inverse_sum(x: Array, y: Array) -> Array:

@@ -18,6 +18,8 @@ from fad.arrays.smooth_functions import (
     I1,
     I1E,
     IN_NN,
+    for_real,
+    mended,
     no_slope,
     over_power,
     polynomial,
@@ -27,7 +29,7 @@ from fad.arrays.smooth_functions import (
     with_rule,
     with_slopes,
 )
-from fad.core.types import Array, Outputs, PyTree
+from fad.core.types import Array, ArrayFunction, Outputs, PyTree
 
 # Functions around the gamma function with derivatives that are right wherever they are smooth.
 #
@@ -39,11 +41,77 @@ _over = over_power(1)
 _COEFFICIENTS = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
 
 
+def _circular(parity: int) -> ArrayFunction:
+    """``sin(pi x)`` for 1, ``cos(pi x)`` for 0, where ``abs(x) <= 1 / 4``."""
+
+    def coefficient(k: int) -> float:
+        return (-1) ** (k // 2) * np.pi**k / math.factorial(k) if k % 2 == parity else 0.0
+
+    return series(coefficient, 0.25)
+
+
+_sine, _cosine = _circular(1), _circular(0)
+
+
 def _reflected(x: Array) -> tuple[Array, Array, Array]:
     """Whether ``x`` is negative; ``z`` at the right of 0, and ``c``, with ``digamma(x) = digamma(z) - c``."""
     negative = x < -0.5
-    angle = jnp.pi * jnp.where(negative, x - jnp.floor(x + 0.5), 0.25)
-    return negative, jnp.where(negative, 1 - x, x), jnp.where(negative, jnp.pi / jnp.tan(angle), 0)
+    rest = jnp.where(negative, x - jnp.floor(x + 0.5), 0.25)
+    steep = jnp.abs(rest) <= 0.25  # elsewhere the sine and cosine of what is left to a half
+    angle = jnp.where(steep, rest, jnp.copysign(0.5, rest) - rest)
+    sine, cosine = _sine(angle), _cosine(angle)
+    cotangent = np.pi * jnp.where(steep, cosine, sine) / jnp.where(steep, sine, cosine)
+    return negative, jnp.where(negative, 1 - x, x), jnp.where(negative, cotangent, 0)
+
+
+@functools.cache
+def _polygamma(n: int) -> Function:
+    """The ``n``-th derivative of ``digamma``. JAX's has no right digit below -8.
+
+    At the left of 0 by reflection: ``(-1)**n polygamma(n, 1 - x)``, less the ``n``-th derivative of
+    ``pi cot(pi x)``, which is a polynomial in it. At poles it is JAX's.
+    """
+    coefficients = np.polynomial.Polynomial([0.0, 1.0])
+    for _ in range(n):
+        coefficients = coefficients.deriv() * np.polynomial.Polynomial([-(np.pi**2), 0.0, -1.0])
+
+    def value(x: Array) -> Array:
+        negative, z, part = _reflected(x)
+        negative = negative & (x != jnp.floor(x))
+        values = lax.polygamma(jnp.full_like(x, n), jnp.where(negative, z, x))
+        reflected = (-1) ** n * values - polynomial([*coefficients.coef.tolist()], part)
+        return jnp.where(negative, reflected, values)
+
+    return with_slopes(value, lambda _, x: _polygamma(n + 1)(x))
+
+
+def _digamma(digamma: Function) -> Function:
+    return with_slopes(digamma, lambda _, x: _polygamma(1)(x))
+
+
+def _gammaln(gammaln: Function) -> Function:
+    return with_slopes(gammaln, lambda _, x: digamma(x))
+
+
+digamma, lgamma = _digamma(lax.digamma), _gammaln(lax.lgamma)
+
+
+def _gamma(gamma: Function) -> Function:
+    return for_real(gamma, lambda out, x: out * digamma(x))
+
+
+def _of_order(polygamma: Function) -> Function:
+    """Of an order that is a number; where it is an array, the derivative is JAX's."""
+
+    def smooth(n: int | Array, x: Array) -> Outputs:
+        if not isinstance(n, (int, np.integer)) or n < 0:
+            return polygamma(n, x)
+        return with_slopes(lambda x: polygamma(n, x), lambda _, x: _polygamma(int(n) + 1)(x))(x)
+
+    return smooth
+
+
+polygamma = mended(_of_order, jax.scipy.special.polygamma)
 
 
 def _rise(x: Array, h: Array) -> Array:
@@ -67,7 +135,7 @@ def _rise(x: Array, h: Array) -> Array:
 _along = with_slopes(
     _rise,
     lambda _, x, h: jax.jvp(lambda x: _rise(x, h), (x,), (jnp.ones_like(x),))[1],
-    lambda _, x, h: lax.polygamma(jnp.ones_like(x), x + h),
+    lambda _, x, h: _polygamma(1)(x + h),
 )
 
 
@@ -127,13 +195,13 @@ def _poch(poch: Function) -> Function:
     def value(z: Array, m: Array) -> Array:
         at_zero = jnp.abs(z) < jnp.finfo(z.dtype).tiny
         divisor = jnp.where(near(z, m) & ~at_zero, z, 1)
-        return jnp.where(at_zero & (m != 0), jnp.exp(lax.lgamma(m)), poch(z, m) / divisor)
+        return jnp.where(at_zero & (m != 0), jnp.exp(lgamma(m)), poch(z, m) / divisor)
 
     def rise(z: Array, m: Array) -> Array:
-        return lax.digamma(z + m) - lax.digamma(jnp.where(near(z, m), z + 1, z))
+        return digamma(z + m) - digamma(jnp.where(near(z, m), z + 1, z))
 
     def by_m(out: Array, z: Array, m: Array) -> Array:
-        return out * lax.digamma(z + m)
+        return out * digamma(z + m)
 
     factor = with_slopes(value, lambda out, z, m: out * rise(z, m), by_m)
 
@@ -185,11 +253,11 @@ _both_raised: Function = with_slopes(
 
 
 def _gamma_density(a: Array, x: Array) -> Array:
-    return _raised(a - 1, x, -x - lax.lgamma(a))
+    return _raised(a - 1, x, -x - lgamma(a))
 
 
 def _beta_density(a: Array, b: Array, x: Array) -> Array:
-    log_beta = lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
+    log_beta = lgamma(a) + lgamma(b) - lgamma(a + b)
     return _both_raised(a - 1, b - 1, x, -log_beta)
 
 
@@ -218,15 +286,25 @@ def _betainc(betainc: Function) -> Function:
 
 _GAMMAINC, _GAMMAINCC = [functools.partial(_incomplete_gamma, s) for s in (1.0, -1.0)]
 
-IN_LAX: dict[str, Function] = {"betainc": _betainc, "igamma": _GAMMAINC, "igammac": _GAMMAINCC}
+IN_LAX: dict[str, Function] = {
+    "betainc": _betainc,
+    "digamma": _digamma,
+    "igamma": _GAMMAINC,
+    "igammac": _GAMMAINCC,
+    "lgamma": _gammaln,
+}
 AROUND_GAMMA: dict[str, Function] = {
     "beta": _beta,
     "betainc": _betainc,
     "betaln": _betaln,
     "comb": _comb,
+    "digamma": _digamma,
+    "gamma": _gamma,
     "gammainc": _GAMMAINC,
     "gammaincc": _GAMMAINCC,
+    "gammaln": _gammaln,
     "poch": _poch,
+    "polygamma": _of_order,
 }
 
 # Functions of jax.scipy.special with derivatives that are right wherever they are smooth.

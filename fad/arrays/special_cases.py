@@ -58,7 +58,7 @@ ROLES: dict[str, dict[str, dict[str, Role]]] = {
     "jax.scipy.special": {
         "bernoulli": {"n": STATIC},
         "multigammaln": {"d": STRUCTURE},
-        "polygamma": {"n": ARRAY},
+        "polygamma": {"n": STRUCTURE},
     },
     "jax.scipy.stats.truncnorm": {
         name: dict.fromkeys(("x", "a", "b", "loc", "scale"), _LISTED)

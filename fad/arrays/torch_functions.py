@@ -17,7 +17,7 @@ import jax.scipy.linalg as jsl
 from jax import Array
 from jax.typing import ArrayLike
 
-from fad.arrays import smooth_norms
+from fad.arrays import smooth_norms, smooth_special
 from fad.arrays.arguments import dims_of, text
 from fad.arrays.smooth_norms import matrix_norm, vector_norm
 from fad.core.types import ArrayFunction, Axes, DType, DTypeLike, Number, PyTree
@@ -132,7 +132,7 @@ def mvlgamma(x: ArrayLike, p: int) -> Array:
 
 def polygamma(x: ArrayLike, n: int) -> Array:
     """The ``n``-th derivative of the digamma function."""
-    return jax.scipy.special.polygamma(n, x)
+    return smooth_special.polygamma(n, x)
 
 
 def prelu(x: Array, weight: Array) -> Array:

@@ -83,6 +83,22 @@ SMOOTH_AT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[flo
         lambda m: mp.rf(mp.mpf(0.5), m),
         (0.0, 1.0, 2.0, 0.25),
     ),
+    **{
+        name: (function, exact, (-1e-3, -1.8, -9.5, -12.3, -200.75, 0.3, 7.0))
+        for name, function, exact in (
+            ("gammaln", special.gammaln, lambda x: mp.loggamma(x).real),
+            ("lax.lgamma", fad.lax.lgamma, lambda x: mp.loggamma(x).real),
+            ("digamma", special.digamma, mp.digamma),
+            ("lax.digamma", fad.lax.digamma, mp.digamma),
+            ("polygamma", lambda x: special.polygamma(2, x), lambda x: mp.polygamma(2, x)),
+            (
+                "method polygamma",
+                lambda x: fad.asarray(x).polygamma(1),
+                lambda x: mp.polygamma(1, x),
+            ),
+        )
+    },
+    "gamma": (special.gamma, mp.gamma, (-0.3, -5.5, -9.5, -12.3, 0.3, 7.0)),
     "comb with repetition": (
         lambda k: special.comb(5.0, k, repetition=True),
         lambda k: mp.binomial(4 + k, k),
@@ -139,6 +155,11 @@ SMOOTH_AT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[flo
         lambda x: mp.hypot(x, 2e-200),
         (TINY,),
     ),
+    "hypot of unlike numbers": (
+        lambda x: fnp.hypot(x, 1e-38),
+        lambda x: mp.hypot(x, mp.mpf(1e-38)),
+        (1e-30, 1e-46),
+    ),
     "arctan2": (lambda x: fnp.arctan2(x, 2e-150), lambda x: mp.atan2(x, 2e-150), (1e-150, -1e-150)),
     "arctan2 by x": (
         lambda x: fnp.arctan2(3.0, x),
@@ -185,6 +206,19 @@ def test_derivatives_where_a_function_is_smooth(name: str) -> None:
             np.testing.assert_allclose(
                 derivative(x), want, rtol=1e-9, atol=1e-12 if name != "hypot" else 1e-9
             )
+
+
+def test_hypot_of_any_size_in_one_program() -> None:
+    """XLA joins two divisions to one by a square, which is 0 or infinite for most sizes."""
+    sizes = jnp.array([3e-38, 1e-30, 1e-20, 1e-4, 1.0, -2.0, 1e20, 1e30, 4e37])
+    x, y = [v.ravel() for v in jnp.meshgrid(sizes, sizes)]
+    lanes = lambda f: lambda x, y: fad.grad(lambda x, y: fnp.sum(f(x, y)), (0, 1))(x, y)
+    first, second = lanes(fnp.hypot), lanes(lambda x, y: lanes(fnp.hypot)(x, y)[0])
+    h = np.hypot(np.array(x, float), np.array(y, float))
+    c, s = np.array(x, float) / h, np.array(y, float) / h
+    found = [*fad.jit(first)(x, y), *fad.jit(second)(x, y)]
+    for got, want in zip(found, (c, s, s * s / h, -c * s / h), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-37)
 
 
 def _beta(a: Any, b: Any) -> Any:
@@ -667,8 +701,8 @@ def _arguments(name: str, first: Any, weak: Any) -> tuple[Any, ...]:
         return (x, x, x)
     if attribute == "sph_harm_y":
         return (TWO, ONE, x[:1], x[1:2], None, 2)
-    if attribute in ("expn", "kaiser"):
-        return (2, first if attribute == "expn" else weak)
+    if attribute in ("expn", "kaiser", "polygamma"):
+        return (2, weak if attribute == "kaiser" else first)
     if module == "jax.lax" and attribute in OF_TWO_IN_LAX:
         return (x, x)
     if module != "jax.lax" and attribute in OF_TWO:
@@ -685,7 +719,7 @@ def test_values_are_those_of_jax(name: str) -> None:
     theirs = getattr(importlib.import_module(module), attribute)
     ours = getattr(importlib.import_module(module.replace("jax", "fad", 1)), attribute)
     weak = jax.jit(lambda: 0.5)()
-    static: Any = {"kaiser": 0, "sph_harm_y": (4, 5)}.get(attribute, ())
+    static: Any = {"kaiser": 0, "polygamma": 0, "sph_harm_y": (4, 5)}.get(attribute, ())
     for first in (jnp.array([0.25, 0.5, 0.75]), weak):
         args, more = _arguments(name, first, weak), STATIC.get(name, ())
         got = ours(*args, *more)
