@@ -40,7 +40,7 @@ from fad.compile.signatures import (
     placed,
     placing,
 )
-from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock
+from fad.compile.state import Before, OuterTensor, StepState, StepTrace, is_key, lock
 from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
@@ -147,8 +147,13 @@ class _Traced:
 
         run.name = name  # type: ignore[attr-defined]
         self.around = Surroundings(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
-        self.primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=rolls)
-        self.around.check(self.level)
+        before = Before(self.around._places)
+        try:
+            self.primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=rolls)
+            self.around.check(self.level)
+        except BaseException:
+            before.put_back()
+            raise
         self.captures = values[: len(values) - len(leaves)]
 
     def _body(self, *args: PyTree, **kwargs: PyTree) -> list[Operand]:

@@ -7,7 +7,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -468,7 +468,7 @@ class Primitive(Operation):
         key = ("flows", tuple(bits), aval_key(values))
         return self.kept(key, lambda: flows(self.flat, bits, list(map(aval_of, values))))
 
-    def is_replaced(self, values: Sequence[Operand]) -> bool:
+    def is_replaced(self, values: Sequence[Operand | Aval]) -> bool:
         """Whether JAX differentiates other programs in the place of calls in it, for inputs like these;
         see NOTE [calls with rules].
         """
@@ -477,7 +477,7 @@ class Primitive(Operation):
         calls = self.calls
         if self.jit and not self.collective:
             # As `aval_key`, but fewer functions in Python: a checkpoint asks this of each operation.
-            kinds: list[Hashable] = ["calls"]
+            kinds: list[Any] = ["calls"]
             for v in values:
                 if type(v) in SCALARS:
                     kinds += [type(v), x64_enabled()]

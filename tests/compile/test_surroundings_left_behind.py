@@ -10,7 +10,7 @@ import pytest
 from helpers import is_idle
 
 import fad
-from fad.errors import LevelError
+from fad.errors import GradientError, LevelError
 
 
 def test_a_value_of_the_trace_that_stays_outside_is_an_error():
@@ -143,7 +143,7 @@ def test_a_list_that_gets_longer_or_shorter_is_an_error():
 
     with pytest.raises(LevelError, match=r"adds rows\[2\].*history\[0\]\.copy_"):
         fad.jit(adds)(fad.ones(2))
-    rows.pop()
+    assert len(rows) == 2
     with pytest.raises(LevelError, match=r"takes rows\[1\] away"):
         fad.jit(takes)(fad.ones(2))
 
@@ -168,3 +168,65 @@ def test_an_object_or_list_in_the_place_of_another_is_found():
     assert float(f()) == float(f()) == 6.0
     Model.scale = fad.tensor(4.0)
     assert float(f()) == 24.0
+
+
+class _Slots:
+    __slots__ = ("late", "x")
+
+
+class _Model:
+    count = 0
+    last: Any = None
+
+
+_kept: Any = 7.0
+
+
+def test_a_call_that_is_refused_leaves_python_state_as_it_was():
+    model, slots = _Model(), _Slots()
+    model.h, slots.x = 7.0, 7.0
+    w, v = fad.tensor(1.0), fad.tensor(5.0)
+    pair, log, seen, queue = [w, v], [], {1}, collections.deque([1, 2], 2)
+    table = collections.OrderedDict(a=w, b=v)
+    local: Any = 7.0
+
+    def leaves(x):
+        global _kept
+        nonlocal local
+        model.h = model.new = slots.x = slots.late = _kept = local = _Model.last = x * 2
+        _Model.count += 1
+
+    def appends(x):
+        pair[0], pair[1] = pair[1], pair[0]
+        log.append(pair[0])
+
+    def requires(x):
+        table["a"], table["b"] = table["b"], table["a"]
+        table.move_to_end("a")
+        w.requires_grad_()
+        return w * 2
+
+    def fails(x):
+        del pair[0]
+        seen.add(x * 1)
+        queue.append(x * 1)
+        raise ZeroDivisionError
+
+    for f, error in (
+        (leaves, LevelError),
+        (appends, LevelError),
+        (requires, GradientError),
+        (fails, ZeroDivisionError),
+    ):
+        with pytest.raises(error):
+            fad.jit(f)(fad.tensor(1.0))
+        assert vars(model) == {"h": 7.0} and slots.x == 7.0 and not hasattr(slots, "late")
+        assert (_kept, local, _Model.last, _Model.count) == (7.0, 7.0, None, 0)
+        assert pair[0] is w and pair[1] is v and len(pair) == 2 and log == [] and seen == {1}
+        assert list(queue) == [1, 2] and not w.requires_grad
+        assert [(k, x is table[k]) for k, x in zip("ab", (w, v), strict=True)] == [
+            ("a", True),
+            ("b", True),
+        ]
+        assert list(table) == ["a", "b"]
+    assert is_idle()
