@@ -837,7 +837,7 @@ def _det(det: Function) -> Function:
         lu, pivots, permutation = lax.linalg.lu(a)
         sizes = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
         largest = jnp.max(sizes, -1, keepdims=True)
-        small = a.shape[-1] * jnp.finfo(a.dtype).eps * 100
+        small = a.shape[-1] * float(jnp.finfo(a.dtype).eps) * 100
         is_small = sizes <= small * largest
         factors = lax.cond(_any(is_small), singular, regular, det(a), lu, pivots, is_small)
         by_svd = jnp.any(sizes <= max(small, _BY_SVD) * largest, -1)
