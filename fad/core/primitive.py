@@ -176,6 +176,8 @@ class Primitive(Operation):
     Array(12., dtype=float32, weak_type=True)
     """
 
+    lineage: tuple[str, ...] = ()
+
     def __init__(
         self,
         name: str,
@@ -192,6 +194,7 @@ class Primitive(Operation):
         shared: bool = False,
     ) -> None:
         self.name = name
+        self.lineage = (name,)
         self.fn = fn
         self.deferrable = deferrable and jit and not collective
         self.planner = planner
@@ -293,14 +296,20 @@ class Primitive(Operation):
         return trees.unflatten(self._structures[len(out)], out)
 
     def derived(self, key: Hashable, suffix: str, make: Callable[[], ArrayFunction]) -> Primitive:
-        """The Primitive that a level runs in the place of this one; it is kept with it.
+        """The derivative that a level runs in the place of this one; it is kept with it.
 
         Arguments:
             key: the level, and all that the function depends on.
             suffix: what it has behind the name.
             make: makes the function; called where there is none for this key yet.
         """
-        return self.kept(key, lambda: Primitive(f"{self.name}_{suffix}", make(), **self._options()))
+        return self.kept(key, lambda: self.derivative(suffix, make()))
+
+    def derivative(self, suffix: str, fn: ArrayFunction, **options: PyTree) -> Primitive:
+        """A Primitive that is named as a derivative of this one; it has its options, or those given."""
+        made = Primitive(f"{self.name}_{suffix}", fn, **(options or self._options()))
+        made.lineage = (f"{self.lineage[0]}_{suffix}", *self.lineage)
+        return made
 
     def kept(self, key: Hashable, make: Callable[..., T], *args: Hashable) -> T:
         """``make(*args)``, which is kept with this Primitive by ``key`` and ``args``, and made once."""
@@ -377,7 +386,7 @@ class Primitive(Operation):
             kept = tuple(select(differentiable, outs_t))
             return (out, kept) if outputs else kept
 
-        derived = Primitive(f"{self.name}_jvp", jvp, **self._options())
+        derived = self.derivative("jvp", jvp)
         derived.primals = n if outputs else 0
         if self.dependence is not None and outputs:
             derived.dependence = functools.partial(dependence_of_jvp, self.dependence, mask)
@@ -401,6 +410,7 @@ class Primitive(Operation):
         rule = self._custom_vmap
         run = batching(mapped(self.flat) if rule is None else self._flattened(rule(size, dims)))
         derived = Primitive(f"{self.name}_vmap", run, **self._options())
+        derived.lineage = self.lineage
         derived.dependence, derived.paths, derived.calls = self.dependence, self.paths, self.calls
         if self.to_vjp is not self.flat:  # there are hand-written rules
             derived.to_jvp = batching(mapped(self.to_jvp))
@@ -434,7 +444,9 @@ class Primitive(Operation):
             except ValueError:  # JAX batches the outputs of some operations as a whole
                 return (), batched(jvp, out_axes=0)(*values)
 
-        return Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
+        derived = Primitive(f"{self.name}_vmap", batching(mapped), **self._options())
+        derived.lineage = self.lineage
+        return derived
 
     # Reverse mode
 
@@ -511,7 +523,7 @@ class Primitive(Operation):
             out, pullback = vjp_in(mask, flat, values[:n])
             return run_pullback(pullback, out, values[n:], present, need)
 
-        return as_derivative(Primitive(f"{self.name}_vjp", vjp, **self._options()))
+        return as_derivative(self.derivative("vjp", vjp))
 
     def _derive_forward(self, mask: Mask) -> Primitive:
         """This Primitive as JAX computes it in reverse mode; see NOTE [calls with rules]."""
@@ -521,6 +533,7 @@ class Primitive(Operation):
             return vjp_in(mask, flat, values)[0]
 
         derived = Primitive(self.name, forward, **self._options())
+        derived.lineage = self.lineage
         derived.dependence, derived.paths, derived.calls = self.dependence, self.paths, self.calls
         return derived
 
@@ -656,8 +669,8 @@ class ResidualPlan(VjpPlan):
             return run_pullback(pullback, out, values[count:], present, need, residuals.sparse)
 
         return as_derivative(
-            Primitive(
-                f"{self.primitive.name}_vjp",
+            self.primitive.derivative(
+                "vjp",
                 vjp,
                 deferrable=self.primitive.deferrable,
                 shared=self.primitive.shared is not None,
@@ -700,7 +713,7 @@ def _with_residuals(primitive: Primitive, residuals: Residuals) -> Primitive:
     outs = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in residuals.extras]]
     saved = residuals.closed.replace(jaxpr=jaxpr.replace(outvars=outs))
     saving.dependence = functools.cache(functools.partial(tangent_rows, saved))
-    saving.paths = primitive.paths
+    saving.lineage, saving.paths = primitive.lineage, primitive.paths
     return saving
 
 

@@ -71,6 +71,8 @@ class Operation:
     what is asked, that raises.
 
     ``name``: what graphs and errors call it.
+    ``lineage``: its name, and if it is a derivative, those of the operations that it is derived of, up to one
+    that is none; batched or not, they are the same.
     ``expands``: every level runs the operations that it consists of (`expand`), and nothing else of it.
     ``runs_python``: rules of it are Python code of a user, in which other operations are bound.
     ``keeps_numbers``: Python numbers among its operands stay what they are where it is traced.
@@ -99,6 +101,10 @@ class Operation:
     deferrable = False
     work = 1
     has_jet = False
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        return (self.name,)
 
     @property
     def primitive(self) -> Primitive | None:

@@ -297,6 +297,10 @@ class FunctionOp(Operation):
         return self.rules.name
 
     @property
+    def lineage(self) -> tuple[str, ...]:
+        return self.rules.lineage
+
+    @property
     def has_jet(self) -> bool:  # type: ignore[override]
         return self.rules.has_jet
 

@@ -175,6 +175,7 @@ class _CompiledBodies:
         self.extras = 0 if self.notes is None else len(saved.extras)
         self.forward = _primitive(rules.name, body(False))
         self.run = _primitive(f"{rules.name}_saving", body(True)) if self.extras else self.forward
+        self.forward.lineage = self.run.lineage = rules.lineage
         self.setup = _primitive(
             f"{rules.name}_setup",
             lambda *xs: rules.bare(self._set_up(xs[: -self.count], xs[-self.count :]).extras),
@@ -218,7 +219,8 @@ class _CompiledBodies:
                 self.rules.bare(trees.flatten(pushed)[0])
                 return pushed
 
-            primitive = self._rules[key] = _primitive(f"{self.rules.name}_{rule}", compiled)
+            primitive = self.forward.derivative(rule, compiled, shared=True)
+            self._rules[key] = primitive
         result: list[Any] = primitive.unflatten(bind_code(primitive, operands))
         return result
 

@@ -90,7 +90,8 @@ def _with_linear_calls(primitive: Primitive, mask: Mask, avals: Sequence[Aval]) 
 
     shared = primitive.shared is not None
     made = Primitive(primitive.name, linear, collective=primitive.collective, shared=shared)
-    made.dependence, made.paths = primitive.dependence, primitive.paths
+    made.lineage, made.paths = primitive.lineage, primitive.paths
+    made.dependence = primitive.dependence
     made.primals, made.calls_host = primitive.primals, primitive.calls_host
     return made
 
@@ -587,7 +588,12 @@ class DerivativeRules(CallRules):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        return f"{self.base.name}_{'jvp' if self.order is None else 'jet'}"
+        return self.lineage[0]
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        of = self.base.lineage
+        return f"{of[0]}_{'jvp' if self.order is None else 'jet'}", *of
 
     @property
     def point_count(self) -> int:

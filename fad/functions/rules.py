@@ -362,6 +362,11 @@ class CallRules:
         return None
 
     @property
+    def lineage(self) -> tuple[str, ...]:
+        """See `Operation`."""
+        return (self.name,)
+
+    @property
     def has_jet(self) -> bool:
         """Whether there is a rule of the user's for `jet`; if not, it is derived from the tangents."""
         return False
@@ -446,6 +451,10 @@ class SameCallRules(CallRules):
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.base.name
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        return self.base.lineage
 
     @property
     def separates_outputs(self) -> bool:  # type: ignore[override]

@@ -403,7 +403,7 @@ def _derive_among(op: Primitive, axes: Axes, count: int, collective: bool) -> Pr
 
     shared = op.shared is not None
     made = Primitive(op.name, inside(op.flat), jit=op.jit, collective=collective, shared=shared)
-    made.paths, made.calls = op.paths, op.calls
+    made.lineage, made.paths, made.calls = op.lineage, op.paths, op.calls
     if op.to_vjp is not op.flat:  # there are hand-written rules
         made.to_jvp, made.to_vjp = inside(op.to_jvp), inside(op.to_vjp)
     return made

@@ -201,8 +201,8 @@ class CopySlicesPlan(VjpPlan):
                 grads[0] = g if additive else chain_put(ops, g, new, numbers)
             return tuple(grads)
 
-        derived = Primitive(
-            "CopySlices_vjp", vjp, positions=True, deferrable=self.primitive.deferrable
+        derived = self.primitive.derivative(
+            "vjp", vjp, positions=True, deferrable=self.primitive.deferrable
         )
         return as_derivative(derived)
 

@@ -45,26 +45,23 @@ from fad.viz.findings import (
     any_nonzero,
     any_not_finite,
     at_place,
-    base_name,
     born_backwards,
-    differentiated_name,
     edges_of,
     first_place,
     flat_cause,
     gives_zero,
     index_text,
     instead_of,
-    is_derived,
     is_inexact,
     is_leaf,
     line_of,
+    lineage_of,
     listed,
     name_of,
     not_finite,
     number_text,
     numbers,
     operands_text,
-    plain_name,
     saved_operands,
     shown_name,
     unique,
@@ -96,11 +93,11 @@ class _Value:
 class _NotedCall:
     """An operation that was run on a value that depends on an input.
 
-    ``primals`` are its operands, without tangents and gradients. ``inside``: of a transform that
-    differentiates.
+    ``lineage`` is that of the operation. ``primals`` are its operands, without tangents and gradients.
+    ``inside``: of a transform that differentiates.
     """
 
-    name: str
+    lineage: tuple[str, ...]
     op: Value
     args: list[Value]
     primals: list[Value]
@@ -109,6 +106,14 @@ class _NotedCall:
     recording: bool
     inside: bool
     outs: list[_Value] = dataclasses.field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.lineage[0]
+
+    @property
+    def is_derived(self) -> bool:
+        return len(self.lineage) > 1
 
 
 @dataclasses.dataclass
@@ -137,12 +142,12 @@ class _WhyLevel(extend.Level):
             return op.expand(args)
         below = [a.value if self._owns(a) else a for a in args]
         out = extend.bind(op, below)
-        self._note(plain_name(op.name), op, below, out if type(out) is tuple else (out,))
+        self._note(op.lineage, op, below, out if type(out) is tuple else (out,))
         return extend.map_outputs(self.lift, out)
 
     def constant(self, t: Value, stop: Callable[[Value], Value]) -> Value:
         out = super().constant(t, stop)
-        self._note("detach", None, [t.value], [out.value])
+        self._note(("detach",), None, [t.value], [out.value])
         return out
 
     def readable(self, t: Value, what: str = "") -> Value:
@@ -157,15 +162,16 @@ class _WhyLevel(extend.Level):
     def _owns(self, x: object) -> bool:
         return isinstance(x, extend.Tensor) and x.level is self
 
-    def _note(self, name: str, op: Value, args: list[Value], outs: Iterable[Value]) -> None:
+    def _note(
+        self, lineage: tuple[str, ...], op: Value, args: list[Value], outs: Iterable[Value]
+    ) -> None:
         values = [self.note_of(a) for a in args]
-        if not any(values) or base_name(name) in SHAPES_ALONE:
+        if not any(values) or lineage[-1] in SHAPES_ALONE:
             return
         levels = extend.running_levels()
         inside = any(level.kind in _DERIVATIVES for level in levels[levels.index(self) + 1 :])
-        step = _NotedCall(
-            name, op, args, self._primals(name, args), values, _users_place(), _records(), inside
-        )
+        primals = self._primals(lineage, args)
+        step = _NotedCall(lineage, op, args, primals, values, _users_place(), _records(), inside)
         needs = functools.reduce(int.__or__, [v.needs for v in values if v is not None])
         for out in outs:
             linked = 0
@@ -173,14 +179,14 @@ class _WhyLevel(extend.Level):
                 linked |= v.linked
             step.outs.append(self.noted(_Value(out, needs, linked, step)))
         self.steps.append(step)
-        self.calls[name, *map(id, args)] = step
+        self.calls[lineage[0], *map(id, args)] = step
 
-    def _primals(self, name: str, args: list[Value]) -> list[Value]:
+    def _primals(self, lineage: tuple[str, ...], args: list[Value]) -> list[Value]:
         """The operands of the operation of which this one is the derivative, or may be."""
-        if not is_derived(name):
+        if len(lineage) == 1:
             return args
-        of, counts = differentiated_name(name), range(len(args) - 1, 0, -1)
-        known = [n for n in counts if (of, *map(id, args[:n])) in self.calls]
+        counts = range(len(args) - 1, 0, -1)
+        known = [n for n in counts if (lineage[1], *map(id, args[:n])) in self.calls]
         return args[: known[0]] if known else args[:-1]
 
     def noted(self, value: _Value) -> _Value:
@@ -417,10 +423,12 @@ class _Run:
                     v is not None and v.linked & bit and k not in going_on
                     for k, v in enumerate(step.values)
                 ):
-                    constant = is_derived(step.name) and step.recording and not gives_zero(step)
+                    constant = step.is_derived and step.recording and not gives_zero(step)
                     (constants if constant else causes).append(self._cut(step, out))
         telling = [c for c in causes if c.kind not in ("comparison", "integers")]
-        return unique([*(telling or constants), *causes])
+        if telling and not any(any_nonzero(v.below) for v in self.outs):
+            constants = []
+        return unique([*telling, *constants, *causes])
 
     def _lost(self, bit: int) -> list[Cause]:
         """Why no operation leads to the result: by Python, or where a derivative inside of it is cut."""
@@ -452,10 +460,10 @@ class _Run:
             kind, text = "integers", f"{cast} to {dtype}, which has no derivative"
         elif step.recording and gives_zero(step):
             return flat_cause(None, step, (), np.asarray(numbers(out.below)) == 0)
-        elif step.recording and is_derived(name):
+        elif step.recording and step.is_derived:
             kind, text = "flat", f"{name}, a part of a derivative, does not change with it"
         elif not step.recording:
-            name = base_name(name)
+            name = step.lineage[-1]
             kind, text = "no_grad", f"{name} under no_grad or inference_mode is not recorded"
         else:
             kind, text = (
@@ -558,13 +566,13 @@ class _Run:
         at = first_place(mask)
         value = numbers(v.below)[at]  # type: ignore[index]
         operands = operands_text(v.step.args, mask.shape, at)
-        text = f"{shown_name(v.step.name)} gives {number_text(value)}, forwards, of {operands}"
+        text = f"{shown_name(v.step.lineage)} gives {number_text(value)}, forwards, of {operands}"
         pairs = enumerate(zip(v.step.args, v.step.values, strict=True))
         constant = [k for k, (a, noted) in pairs if noted is None and any_nan(a)]
         if constant:
             text += f": operand {constant[0]}, a constant, has a NaN already"
         else:
-            text += instead_of(v.step.name)
+            text += instead_of(v.step.lineage)
         return [at_place("nan", text, v.step.place, v.step.name)]
 
     def _was_put_in(self, v: _Value) -> bool:
@@ -797,7 +805,7 @@ def _forward_of(passed: Pass, loss: Value) -> list[Cause]:
     at = first_place(mask)
     value = number_text(numbers(outputs[node])[at])  # type: ignore[index]
     operands = operands_text(saved_operands(node), mask.shape, at)
-    text = f"{name_of(node)} gives {value}, forwards, of {operands}{instead_of(name_of(node))}"
+    text = f"{name_of(node)} gives {value}, forwards, of {operands}{instead_of(lineage_of(node))}"
     if not saved_operands(node):  # it may have had it from its operands
         text = f"the result of {name_of(node)} is {value}, the first value known that is not finite"
     return [at_place("nan", text, line_of(node), name_of(node))]

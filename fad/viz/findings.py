@@ -434,22 +434,26 @@ _INSTEAD: dict[str, str] = {
 _INSTEAD = {name: text for names, text in _INSTEAD.items() for name in names.split()}
 
 
-def instead_of(name: str) -> str:
+def instead_of(lineage: tuple[str, ...]) -> str:
     """What to write for an operation that gives a NaN or an infinity; "" where that is not known."""
-    text = _INSTEAD.get(base_name(name), "")
+    text = _INSTEAD.get(lineage[-1], "")
     return f"; {text}" if text else ""
 
 
-def _flat_text(name: str, out: Value, rule: bool, operands: str) -> str:
-    if rule:
-        return f"the rule of {name} returns {'None' if out is None else 'zeros'} for it"
-    what = "does not change with it" if is_derived(name) else _FLAT.get(name)
-    shown = "a write in place" if name == "CopySlices" else shown_name(name)
-    return f"{shown} {what or 'has the derivative 0'}{operands}"
+def _flat_text(lineage: tuple[str, ...], directions: Sequence[Value], operands: str) -> str:
+    if len(lineage) == 1:
+        what = _FLAT.get(lineage[0], "has the derivative 0")
+    elif directions and not any(map(any_nonzero, directions)):
+        what = "takes a tangent, or gradient, that is 0"
+    else:
+        what = "does not change with it"
+    shown = "a write in place" if lineage[0] == "CopySlices" else shown_name(lineage)
+    return f"{shown} {what}{operands}"
 
 
-def shown_name(name: str) -> str:
-    return f"{name} (the derivative of {base_name(name)})" if is_derived(name) else name
+def shown_name(lineage: tuple[str, ...]) -> str:
+    name = lineage[0]
+    return f"{name} (the derivative of {lineage[-1]})" if len(lineage) > 1 else name
 
 
 def number_text(x: Value) -> str:
@@ -494,9 +498,13 @@ def at_place(kind: str, text: str, place: tuple[str, int] | None, operation: str
 def flat_cause(node: Node | None, step: Value, out: Value, incoming: Value) -> Cause:
     """A node, or a step, whose derivative is zero; ``incoming`` is a gradient or tangent that is not."""
     args = saved_operands(node) if step is None else step.args
-    name = name_of(node) if step is None else str(step.name)  # type: ignore[arg-type]
+    lineage = lineage_of(node) if step is None else step.lineage  # type: ignore[arg-type]
+    directions = (
+        [a for a in args[-1:] if a is not None] if step is None else args[len(step.primals) :]
+    )
     if step is not None and gives_zero(step):
-        name = differentiated_name(name)
+        lineage = lineage[1:]
+        name = lineage[0]
         several = step.op.primitive is not None and len(args) - len(step.primals) > 1
         if several and name not in _FLAT:  # tangents that are added
             return at_place("cancels", _cancels_text(name), step.place, name)
@@ -504,8 +512,10 @@ def flat_cause(node: Node | None, step: Value, out: Value, incoming: Value) -> C
     rule = node is not None and hasattr(node, "needs_input_grad")
     at = first_place(incoming != 0) if incoming.ndim else ()
     operands = "" if rule or not args else f" {operands_text(args, incoming.shape, at)}"
-    text = _flat_text(name, out, rule, operands)
-    return at_place("rule" if rule else "flat", text, _place_of(node, step), name)
+    text = _flat_text(lineage, directions, operands)
+    if rule:
+        text = f"the rule of {lineage[0]} returns {'None' if out is None else 'zeros'} for it"
+    return at_place("rule" if rule else "flat", text, _place_of(node, step), lineage[0])
 
 
 def _place_of(node: Node | None, step: Value) -> tuple[str, int] | None:
@@ -518,13 +528,17 @@ def zero_causes(passed: Pass, target: tuple[Node, int], steps: dict[Node, Value]
     Arguments:
         steps: the operations that nodes were recorded for, as far as they are known.
     """
-    flat = []
+    flat: list[Cause] = []
+    derived: list[Cause] = []
     for visit, edge in passed.deaths(target):
         incoming = numbers(next(g for g in visit.incoming if any_nonzero(g)))
         step = steps.get(visit.node)
-        flat.append(flat_cause(visit.node, step, item(visit.outgoing, edge), incoming))
-    flat.sort(key=lambda cause: is_derived(cause.operation))
-    return flat or [_cancelled(key, passed, steps) for key in passed.cancellations(target)]
+        cause = flat_cause(visit.node, step, item(visit.outgoing, edge), incoming)
+        lineage = lineage_of(visit.node) if step is None else step.lineage
+        (derived if cause.operation == lineage[0] and len(lineage) > 1 else flat).append(cause)
+    return [*flat, *derived] or [
+        _cancelled(key, passed, steps) for key in passed.cancellations(target)
+    ]
 
 
 def _cancelled(key: tuple[Node, int], passed: Pass, steps: dict[Node, Value]) -> Cause:
@@ -545,7 +559,7 @@ def born_backwards(passed: Pass, target: tuple[Node, int], steps: dict[Node, Val
         return []
     visit, edge = birth
     step = steps.get(visit.node)
-    name = name_of(visit.node) if step is None else step.name
+    lineage = lineage_of(visit.node) if step is None else step.lineage
     args = saved_operands(visit.node) if step is None else step.args
     out = numbers(visit.outgoing[edge])
     assert out is not None
@@ -554,7 +568,7 @@ def born_backwards(passed: Pass, target: tuple[Node, int], steps: dict[Node, Val
     result = getattr(visit.node, "_saved_result", None) if not args else None
     of = "" if result is None else "the result "
     of += operands_text(args if result is None else [result], out.shape, at)
-    text = f"{shown_name(name)} gives {number_text(out[at])}, backwards, {'of' if args or of else ''} {of}"
+    text = f"{shown_name(lineage)} gives {number_text(out[at])}, backwards, {'of' if args or of else ''} {of}"
     text = text.rstrip(", ")
     gradient = None
     if incoming is not None and incoming.shape == out.shape:
@@ -563,8 +577,8 @@ def born_backwards(passed: Pass, target: tuple[Node, int], steps: dict[Node, Val
     if gradient is not None and gradient == 0:
         text += ": 0 times an infinite derivative, see fad.safe_where"
     else:
-        text += instead_of(name)
-    return [at_place("nan", text, _place_of(visit.node, step), name)]
+        text += instead_of(lineage)
+    return [at_place("nan", text, _place_of(visit.node, step), lineage[0])]
 
 
 def zero_text(gradient: Value, what: str) -> tuple[str, str]:
@@ -578,41 +592,16 @@ def unique(causes: Iterable[Cause]) -> list[Cause]:
     return list(dict.fromkeys(causes))
 
 
-# Of operations that are derivatives of others, and of nodes
-
-_WRAPPED = "(_(vmap|saving|forward))*"
-_DERIVED = re.compile(rf"_(vjp|jvp|laplacian|jet|linear){_WRAPPED}$")
-
-
-def base_name(name: str) -> str:
-    """``sin`` for ``sin_vjp_jvp``."""
-    while is_derived(name):
-        name = differentiated_name(name)
-    return name
-
-
-def differentiated_name(name: str) -> str:
-    """``sin_vjp`` for ``sin_vjp_jvp``: that of the operation of which this one is the derivative."""
-    return plain_name(_DERIVED.sub("", name))
-
-
-def is_derived(name: str) -> bool:
-    return _DERIVED.search(name) is not None
+# Of operations and of nodes
 
 
 def gives_zero(step: Value) -> bool:
     """Whether an operation is a derivative that takes a tangent, or gradient, and gives zeros."""
     return (
-        is_derived(step.name)
+        step.is_derived
         and not any(any_nonzero(o.below) for o in step.outs)
         and any_nonzero(step.args[-1])
     )
-
-
-def plain_name(name: str) -> str:
-    while name.endswith(("_vmap", "_forward")):
-        name = name.rpartition("_")[0]
-    return name
 
 
 def saved_operands(node: Node | None) -> list[Value]:
@@ -630,10 +619,19 @@ def saved_operands(node: Node | None) -> list[Value]:
 
 def name_of(node: Node) -> str:
     """``sin`` for a SinBackward."""
-    name = node.name()
-    if name == "CopySlices" or hasattr(node, "needs_input_grad"):
-        return str(name.removesuffix("Backward"))
-    return plain_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Backward")).lower())
+    return lineage_of(node)[0]
+
+
+def lineage_of(node: Node) -> tuple[str, ...]:
+    """That of the operation that a node was recorded for."""
+    if hasattr(node, "needs_input_grad"):  # of a Function
+        return (node.name().removesuffix("Backward"),)
+    plan = getattr(node, "plan", None)
+    if plan is not None:
+        lineage: tuple[str, ...] = plan.primitive.lineage
+        return lineage
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name().removesuffix("Backward"))
+    return (name.lower(),)
 
 
 def line_of(node: Node | None) -> tuple[str, int] | None:

@@ -541,3 +541,41 @@ def test_where_a_nan_is_born_it_says_what_to_write(f, x, operation, words, way):
         ), finding
     else:
         assert any(words in c.text or "safe_where" in c.text for c in said), finding
+
+
+def test_a_derivative_of_a_tangent_that_is_zero():
+    """The derivative changes with its point; what is 0 is the tangent."""
+    x = fnp.array(X)
+    along = lambda x: fad.jvp(lambda x: fnp.sin(x).sum(), (x,), (fnp.zeros(2),))[1]
+    (cause,) = fad.why(along)(x).inputs[0].causes
+    assert "sin_jvp (the derivative of sin) takes a tangent, or gradient, that is 0" in cause.text
+    t = fad.tensor(X, requires_grad=True)
+    (g,) = fad.autograd.grad((fnp.sin(t) * 0.0).sum(), [t], create_graph=True)
+    (cause,) = fad.autograd.why(g.sum(), t).inputs[0].causes
+    assert "sin_vjp (the derivative of sin) takes a tangent, or gradient, that is 0" in cause.text
+
+
+def test_what_makes_a_constant_derivative_is_named_beside_what_is_flat():
+    f = lambda x: fad.nn.relu(x).sum() + (x**2).sum()
+    report = fad.why(lambda x: fad.hessian(f)(x).sum())(fnp.array(X))
+    assert "the result is 4" in str(report)
+    assert {"relu_vjp", "power_vjp_jvp"} <= {cause.operation for cause in report.inputs[0].causes}
+
+
+@pytest.mark.parametrize("name", ["step_linear", "my_jvp", "my_vjp_vmap", "go_forward"])
+def test_an_operation_of_the_user_has_any_name(name):
+    def floor(x):
+        return jnp.floor(x)
+
+    floor.__name__ = name
+    op = fad.extend.operation(floor)
+    t = fad.tensor(X, requires_grad=True)
+    slope = lambda x: fad.jvp(lambda x: op(x).sum(), (x,), (fnp.ones(2),))[1]
+    for report in (
+        fad.why(lambda x: op(x).sum())(fnp.array(X)),
+        fad.why(slope)(fnp.array(X)),
+        fad.why(lambda x: fad.vmap(op)(x).sum())(fnp.array(X)),
+        fad.autograd.why(op(t).sum(), t),
+    ):
+        (cause,) = report.inputs[0].causes
+        assert cause.operation == name and cause.text.startswith(f"{name} has the derivative 0")
