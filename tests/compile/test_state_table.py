@@ -393,6 +393,11 @@ def test_a_result_with_a_history_of_what_the_body_lets_require_grad_is_refused()
     with pytest.raises(GradientError, match=r"Write requires_grad_\(\) before the call"):
         fad.jit(step)(fad.tensor(2.0))
     assert not p.requires_grad
+    q, r = fad.tensor(2.0, requires_grad=True), fad.tensor(1.0)
+    fad.jit(
+        lambda: (r.requires_grad_(), q * 3.0)[1]
+    )().backward()  # which has nothing to do with it
+    assert q.grad == 3.0 and r.requires_grad
     assert float(fad.jit(lambda x: step(x).detach())(fad.tensor(2.0))) == 6.0 and p.requires_grad
 
 
