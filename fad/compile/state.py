@@ -118,14 +118,20 @@ def _depth(place: Place) -> float:
 def _attributes_of(x: PyTree) -> PyTree:
     """The dict with the attributes of a function, a Tensor or an object of the user, or None."""
     has_own = isinstance(x, (types.FunctionType, Tensor)) or users_classes(type(x))
-    return getattr(x, "__dict__", None) if has_own and not isinstance(x, type) else None
+    try:
+        # Not by code of the user.
+        return (
+            object.__getattribute__(x, "__dict__") if has_own and not isinstance(x, type) else None
+        )
+    except Exception:
+        return None
 
 
 def _items_of(x: PyTree) -> list[PyTree] | None:
     """What is in a container, pairs of a dict; None of what is none, or a large one."""
     for kind, read, _ in _CONTAINERS:
         if isinstance(x, kind):
-            return list(read(x)) if len(x) <= _LARGEST else None
+            return list(read(x)) if kind.__len__(x) <= _LARGEST else None
     return None
 
 

@@ -7,7 +7,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -489,7 +489,7 @@ class Primitive(Operation):
         calls = self.calls
         if self.jit and not self.collective:
             # As `aval_key`, but fewer functions in Python: a checkpoint asks this of each operation.
-            kinds: list[Any] = ["calls"]
+            kinds: list[object] = ["calls"]
             for v in values:
                 if type(v) in SCALARS:
                     kinds += [type(v), x64_enabled()]
