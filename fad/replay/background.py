@@ -1,7 +1,7 @@
 """The thread that compiles in the background.
 
-XLA compiles outside of the GIL. When the process ends, the thread finishes the program that it compiles; in
-a forked child it does not exist.
+XLA compiles outside of the GIL. When the process ends, the thread finishes what it is at; in a forked child
+it does not exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Compiling(Protocol):
 
 
 class _Worker:
-    """One thread for all, which compiles what is queued, in order; it compiles the first in the ``queue``."""
+    """One thread for all, which compiles what is queued, in order. It is at the first in the ``queue``."""
 
     def __init__(self) -> None:
         self._reset()

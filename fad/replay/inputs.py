@@ -246,12 +246,14 @@ class Past(Meta):
     ``leaf``: the accumulator of both, kept alive.
     """
 
-    def __init__(self, owner: Tensor, version: int, leaf: object = None) -> None:
+    leaf: object = None
+
+    def __init__(self, owner: Tensor, version: int) -> None:
         if owner.meta is not None:
             vars(self).update(vars(owner.meta))
             self.link = None  # a view would take the value of its base
         self.storage = storage_of(owner)
-        self.version, self.leaf = version, leaf
+        self.version = version
 
 
 def as_captured(x: Input) -> Any:
@@ -271,7 +273,8 @@ def as_captured(x: Input) -> Any:
         handle = a._level.unflatten(x.layout, iter(x.parts or (jaxapi.zeros(x.aval),)))
     else:
         handle = alias(a) if type(x.parts[0]) is Tensor else new_tensor(x.parts[0], ROOT)
-    handle.meta = Past(a, x.state[0], leaf)
+    past = handle.meta = Past(a, x.state[0])
+    past.leaf = leaf
     if edge is not None and leaf is None:
         handle._node, handle._output_nr = edge
         if type(edge[0]) is Lazy:

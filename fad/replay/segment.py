@@ -29,10 +29,12 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+import jax
+
 from fad.core import jaxapi
 from fad.core.level import Level, bind, state, with_default_state
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import Lazy, Storage, Tensor, has_value, take_over
+from fad.core.tensor import Lazy, Storage, Tensor, bottom, has_value, new_tensor, take_over
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import LevelError
 from fad.errors.tracebacks import users_call
@@ -41,6 +43,7 @@ from fad.replay.inputs import (
     Past,
     as_captured,
     aval_id,
+    edge_of,
     in_context,
     is_untouched,
     outer_level_defers,
@@ -196,7 +199,6 @@ class Stretch:
     def _record(self, outputs: Sequence[Tensor | None], again: bool) -> Cells:
         inputs = list(map(as_captured, self.inputs))
         alone = not outer_level_defers(self.inputs)
-        changed = self.trace.context != jaxapi.trace_context()
         metas = [t.meta for t in inputs if type(t) is Tensor]
         pasts = [meta for meta in metas if type(meta) is Past]
         cells: Cells = []
@@ -206,8 +208,7 @@ class Stretch:
                 if alone:
                     at.use.times = TIMES
                 if again or any([t is None or t._lazy is not None for t in tensors]):
-                    args = [cells[r] if r >= 0 else inputs[~r] for r in at.refs]
-                    outs = self._evaluate(at, args, changed)
+                    outs = self._evaluate(at, [cells[r] if r >= 0 else inputs[~r] for r in at.refs])
                     for k, (t, o) in enumerate(zip(tensors, outs, strict=True)):
                         past = self.pasts.get(at.first + k)
                         if again and t is not None and has_value(t):
@@ -221,16 +222,21 @@ class Stretch:
                 cells += tensors
         return cells
 
-    def _evaluate(self, at: State, args: list[Any], changed: bool) -> tuple[Tensor, ...]:
-        """The outputs of ``at``, evaluated at its level; ``changed``: the settings of JAX have changed."""
+    def _evaluate(self, at: State, args: list[Any]) -> tuple[Tensor, ...]:
+        """The outputs of ``at``, evaluated at its level."""
         level = self.trace.level
-        out = level.process(at.op, args)
-        outs = out if type(out) is tuple else (out,)
+
+        def run(args: Sequence[Any]) -> tuple[Tensor, ...]:
+            out = level.process(at.op, args)
+            return out if type(out) is tuple else (out,)
+
+        outs = _on_deleted(level, run, args) if any(map(is_deleted, args)) else run(args)
         expected = [output.aval.dtype for output in at.outcome.outputs]
-        if changed and [level.aval(o).dtype for o in outs] != expected:
+        if [level.aval(o).dtype for o in outs] != expected:
             raise LevelError(
                 "jax.config was changed between an operation and the first use of its result, which would "
-                "have another dtype now: change it earlier, or for a block (with jax.enable_x64(True): ...)"
+                "have another dtype now: change it earlier, or for a block with JAX's context managers "
+                "(jax.enable_x64, jax.default_matmul_precision, ...)"
             )
         return outs
 
@@ -246,6 +252,46 @@ def _at_versions_then(pasts: Sequence[Past]) -> Iterator[None]:
     finally:
         for past, storage in zip(pasts, storages, strict=True):
             past.storage = storage
+
+
+def is_deleted(x: object) -> bool:
+    """Whether the array of a Tensor, or an array, has been deleted."""
+    while isinstance(x, Tensor) and has_value(x):
+        x = x._value
+    return type(x) is jaxapi.array_type and bool(x.is_deleted())
+
+
+def _on_deleted(
+    level: Level, f: Callable[..., tuple[Tensor, ...]], args: list[Any]
+) -> tuple[Tensor, ...]:
+    """``f(args)``, where arrays of these have been deleted; what is made of them is deleted too.
+
+    NOTE [deleted arrays]
+
+        y = fnp.sum(w + data)     # no node saves the data
+        print(float(y))
+        data.delete()             # or it is donated
+        y.backward()              # the operations are recorded again: from zeros
+
+    Nodes that save nothing of it are right, and who uses anything of it gets JAX's error.
+    """
+    args = [new_tensor(a, ROOT) if type(a) is jaxapi.array_type else a for a in args]
+    swapped = []
+    for t in filter(is_deleted, args):
+        while isinstance(t._value, Tensor):
+            t = t._value
+        if t._value.is_deleted():  # not yet in the place of an earlier argument
+            swapped.append((t, t._value))
+            t._value = jax.numpy.array(jaxapi.zeros(t._value.aval))
+    made = [t._value for t, _ in swapped]
+    try:
+        outs = f(args)
+    finally:
+        for t, array in swapped:
+            t._value = array
+    for v in [*made, *[bottom(p) for o in outs for p in level.flatten(o)[0]]]:
+        v.delete()
+    return outs
 
 
 def _passed(path: Sequence[State], ends: Places, wanted: Places) -> frozenset[int]:
@@ -312,13 +358,14 @@ class Segment:
         """The places in the graph of its outputs."""
         with _opening:
             if self.edges is None:
-                before = [s for s in self.owner.segments.values() if s.first <= self.first]
-                for segment in [s for s in before if s.edges is None]:
+                for segment in [s for s in self.owner.segments.values() if s.first <= self.first]:
                     segment._open()
             assert self.edges is not None
             return self.edges
 
     def _open(self) -> None:
+        if self.edges is not None:
+            return
         stretch = self.stretch
         outputs: list[Tensor | None] = [None] * stretch.path[-1].size
         for k, (tensor, lazy) in self.outputs.items():
@@ -339,8 +386,14 @@ class Segment:
     # The backward pass
 
     def is_whole(self) -> bool:
-        """Whether a pass can go through it: it is not opened, not freed, and saves what it did."""
-        return self.edges is None and not self.freed and not self.stretch.is_changed()
+        """Whether a pass can go through it: it is not opened, not freed, and saves what it did.
+
+        Where an array of an input has been deleted, single nodes raise the error.
+        """
+        stretch = self.stretch
+        if self.edges is not None or self.freed or any(map(is_deleted, stretch.parts)):
+            return False
+        return not stretch.is_changed()
 
     def free(self, ends: Places, wanted: Places) -> None:
         """Note that a pass has freed what it went through; drop the inputs if nothing else can be reached.
@@ -443,9 +496,7 @@ class Way(NamedTuple):
 def way_from(
     trace: Trace, outs: Sequence[Any], leaves: Sequence[Any] | None, frees: bool
 ) -> Way | None:
-    """The way from outputs of a trace to ``leaves``, or all; None if anything but whole segments is on it, or
-    if it does not lead to one of these.
-    """
+    """The way from outputs of a trace to ``leaves``, or all; None if anything but whole segments is on it."""
     lazies: list[Any] = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
     source: Any = lazies[0].trace if lazies and lazies[0] else None
     stretches = {s: s.stretch for s in reversed([*trace.segments.values()])}
@@ -464,14 +515,21 @@ def way_from(
         return None
     wanted = stretch.variables
     leaves = [*used.values()] if leaves is None else leaves
-    if not used.keys() >= {*map(id, leaves)}:
+    if any([id(t) not in used and _is_used(t) for t in leaves]):
         return None
     if stretches and not (frees and used.keys() <= {*map(id, leaves)}):
         return None
     if not stretches:
         numbers = {id(stretch.inputs[k].argument): k for k in wanted}
-        wanted = tuple([numbers[id(t)] for t in leaves])
+        wanted = tuple([numbers[id(t)] for t in leaves if id(t) in numbers])
     return Way(source, stretch, tuple([z.place for z in lazies]), wanted, stretches, leaves)
+
+
+def _is_used(t: Any) -> bool:
+    """Whether ``t`` is anything but a leaf of the tape that no node leads to."""
+    if type(t) is not Tensor or t._level is not ROOT or not t._requires_grad:
+        return True
+    return (t.meta is not None and t.meta.link is not None) or edge_of(t) is not None
 
 
 def fill(
