@@ -201,7 +201,7 @@ def test_operands_are_brought_up_to_date(kind, on_tape):
         v = BEHIND[kind](w) if behind else fad.tensor([1.0, 2.0, 3.0])
         try:
             if on_tape:
-                loss = g(x, v) + w * 0.0  # a pass to a leaf that is not used is not replayed
+                loss = g(x, v)
                 return [loss, *fad.autograd.grad(loss, [x, w], materialize_grads=True)]
             grads = fad.grad(lambda x: g(x, v))(X[:3])
             further = fad.autograd.grad(grads.sum(), w) if isinstance(grads, fad.Tensor) else []
