@@ -40,7 +40,7 @@ from fad.compile.signatures import (
     placed,
     placing,
 )
-from fad.compile.state import Before, OuterTensor, StepState, StepTrace, is_key, lock
+from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock
 from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
@@ -147,7 +147,7 @@ class _Traced:
 
         run.name = name  # type: ignore[attr-defined]
         self.around = Surroundings(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
-        before = Before(self.around._places)
+        before = self.around.before()
         try:
             self.primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=rolls)
             self.around.check(self.level)
@@ -469,10 +469,8 @@ class Compiled:
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
         with lock if step.acts else contextlib.nullcontext():
-            targets, from_outside = (
-                step.targets(leaves, entry.changed),
-                step.results_from_outside(leaves),
-            )
+            targets = step.targets(leaves, entry.changed)
+            from_outside = step.results_from_outside(leaves)
             out = executed(call, operands) if self._hooks else call(*operands)
             outs: list[PyTree] = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]

@@ -22,7 +22,7 @@ from fad.core.types import PyTree
 GONE = (LookupError, ValueError, AttributeError, TypeError)
 NUMBERS = (bool, int, float, complex, str)
 
-_MOST = 4_000  # things that are looked into, numbers and texts apart
+MOST = 4_000  # things that are looked into, numbers and texts apart
 # Modules whose functions and objects lead to nothing of the user.
 _OPAQUE = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
 _OPAQUE |= sys.stdlib_module_names - {"argparse", "collections", "types"}
@@ -39,6 +39,17 @@ class Absent:
 ABSENT = Absent()
 
 
+def is_a(x: object, kinds: type | tuple[type, ...]) -> bool:
+    """`isinstance` by the type alone: what only passes through a compiled function must not run its code."""
+    return issubclass(type(x), kinds)
+
+
+def attributes_slot(kind: type) -> types.GetSetDescriptorType | None:
+    """What gives the dict with the attributes of an object of this class, by no code of the class."""
+    slots = [vars(k).get("__dict__") for k in kind.__mro__]
+    return next((slot for slot in slots if type(slot) is types.GetSetDescriptorType), None)
+
+
 class Access(NamedTuple):
     """How Python code gets what is in a place, and puts something there, if it can.
 
@@ -50,7 +61,12 @@ class Access(NamedTuple):
     default: tuple[PyTree, ...] = (ABSENT,)
 
 
-_ATTRIBUTE = Access(getattr, setattr)
+def _set_attribute(x: PyTree, name: str, value: PyTree) -> None:
+    """`setattr` as of a plain class: also where that of the class forbids it."""
+    (type if is_a(x, type) else object).__setattr__(x, name, value)
+
+
+_ATTRIBUTE = Access(getattr, _set_attribute)
 _CELL = Access(getattr, setattr, ())
 _ITEM = Access(operator.getitem, operator.setitem, ())
 _DICT_ITEM = Access(dict.get, operator.setitem)
@@ -104,7 +120,7 @@ class Place(NamedTuple):
     def is_variable(self) -> bool:
         """Whether it is a variable of a function or of a module."""
         owner = None if self.parent is None else self.parent.value
-        return bool(self.name) and isinstance(owner, (types.FunctionType, types.ModuleType))
+        return bool(self.name) and is_a(owner, (types.FunctionType, types.ModuleType))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -123,7 +139,8 @@ def by_way(places: Sequence[Place], numbers: dict[object, int]) -> dict[int, Pla
         parent, key = place.parent, place.name if place.access is None else place.key
         is_part = place.access is None or (parent is not None and place.within is parent.value)
         begin = id(place.within) if not is_part else None if parent is None else ways[id(parent)]
-        way = is_part, begin, key if isinstance(key, (str, int, tuple)) else id(key)
+        is_index = type(key) is tuple and {int}.issuperset(map(type, key))
+        way = is_part, begin, key if is_index or is_a(key, (str, int)) else id(key)
         ways[id(place)] = numbers.setdefault(way, len(numbers))
     return {ways[id(place)]: place for place in places if place.name}
 
@@ -137,7 +154,7 @@ def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[in
     """Names for the Tensors that ``f`` leads to, by their ids."""
     names: dict[int, str] = {}
     for place in places_of(f, statics):
-        if isinstance(place.value, Tensor):
+        if is_a(place.value, Tensor):
             names.setdefault(id(place.value), place.name)
     return names
 
@@ -155,30 +172,34 @@ class Contents(NamedTuple):
 
 def contents(x: PyTree) -> list[Contents]:
     """What is in a container, and the attributes of an object."""
-    parts = [Contents(x, None)] if isinstance(x, (set, frozenset)) else []
-    parts += [Contents(None, x)] if isinstance(x, _ROWS) else []
-    parts += (
-        [Contents(view_of(x, "keys"), view_of(x, "values"))] if isinstance(x, _MAPPINGS) else []
-    )
+    parts = [Contents(x, None)] if is_a(x, (set, frozenset)) else []
+    parts += [Contents(None, x)] if is_a(x, _ROWS) else []
+    parts += [Contents(view_of(x, "keys"), view_of(x, "values"))] if is_a(x, _MAPPINGS) else []
     return parts + [Contents(t.keys(), t.values(), True) for t in _attribute_tables(x)]
 
 
 def view_of(table: PyTree, name: str) -> Collection[PyTree]:
-    """The "keys" or the "values" of a mapping, whatever a class of the user makes of them."""
+    """The "keys", "values" or "items" of a mapping, whatever a class of the user makes of them."""
     # What `dict` has of an OrderedDict is in the order in which it came.
     bases = (collections.OrderedDict, *_MAPPINGS)
-    view: Collection[PyTree] = getattr(next(k for k in bases if isinstance(table, k)), name)(table)
+    view: Collection[PyTree] = getattr(next(k for k in bases if is_a(table, k)), name)(table)
     return view
 
 
 def _attribute_tables(x: PyTree) -> list[Mapping[str, PyTree]]:
     """The attributes of an object of the user, or a Tensor; of a class, with those of its bases."""
-    if isinstance(x, type):
+    if is_a(x, type):
         return list(map(vars, users_classes(x)))
-    if isinstance(x, types.FunctionType):
-        return [vars(x)] if vars(x) else []
-    has_table = (isinstance(x, Tensor) or users_classes(type(x))) and hasattr(x, "__dict__")
-    return [vars(x)] if has_table else []
+    own = attributes_of(x)
+    return [] if own is None or (is_a(x, types.FunctionType) and not own) else [own]
+
+
+def attributes_of(x: PyTree) -> dict[str, PyTree] | None:
+    """The attributes of a function, a Tensor or an object of the user; None if it has none of its own."""
+    kind = type(x)
+    has_own = is_a(x, (types.FunctionType, Tensor)) or (users_classes(kind) and not is_a(x, type))
+    slot = attributes_slot(kind) if has_own else None
+    return None if slot is None else slot.__get__(x, kind)
 
 
 def users_classes(kind: type) -> list[type]:
@@ -205,25 +226,20 @@ def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[P
     home = ""  # the package of the function
     count = 0
     for place in places:  # which gets longer
-        x = place.value
-        try:
-            isinstance(x, Tensor)
-        except Exception:  # a proxy of nothing, for one: it leads to nothing
-            continue
         yield place
+        x = place.value
         if x is None or type(x) in NUMBERS:
             continue
         count += 1
-        if id(x) in seen or count > _MOST:
+        if id(x) in seen or count > MOST:
             continue
         seen.add(id(x))
-        if isinstance(x, types.FunctionType) and not is_opaque(x.__module__):
+        if is_a(x, types.FunctionType) and not is_opaque(x.__module__):
             names |= _names(x.__code__)
             home = home or _package(x)
-        if not isinstance(x, type) or _package(x) == home or not _is_installed(x.__module__):
-            with contextlib.suppress(Exception):  # code of the user raises where it is looked at
-                places += _parts(place, names, home)
-        for kind in users_classes(x if isinstance(x, type) else type(x)):
+        if not is_a(x, type) or _package(x) == home or not _is_installed(x.__module__):
+            places += _parts(place, names, home)
+        for kind in users_classes(x if is_a(x, type) else type(x)):
             if kind in classes or (_package(kind) != home and _is_installed(kind.__module__)):
                 continue
             classes.add(kind)
@@ -254,11 +270,11 @@ def _names(code: types.CodeType) -> set[str]:
 def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
     """The functions of a class, with the names by which code comes to them."""
     for name, x in list(vars(kind).items()):
-        if isinstance(x, (staticmethod, classmethod)):
+        if is_a(x, (staticmethod, classmethod)):
             x = x.__func__
-        elif isinstance(x, (property, functools.cached_property)):
-            x = x.fget if isinstance(x, property) else x.func
-        if isinstance(x, types.FunctionType):
+        elif is_a(x, (property, functools.cached_property)):
+            x = x.fget if is_a(x, property) else x.func
+        if is_a(x, types.FunctionType):
             yield name, x
 
 
@@ -268,78 +284,92 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
     Of a module of an installed library, but that of the function, ``home``, only Tensors.
     """
     x, within = place.value, place.name
-    if isinstance(x, types.MethodType):
+    if is_a(x, types.MethodType):
         name = f"{within}.__self__" if within else "self"
         return [Place(name, x.__self__, place), Place("", x.__func__, place)]
-    if isinstance(x, types.FunctionType):
+    if is_a(x, types.FunctionType):
         return _of_function(place, x)
-    if isinstance(x, types.ModuleType):
+    if is_a(x, types.ModuleType):
         if is_opaque(x.__name__):
             return []
         is_home = x.__name__.partition(".")[0] == home or not _is_installed(x.__name__)
-        found = [(n, v) for n, v in list(vars(x).items()) if n in names]
-        return [_attribute(place, n, v) for n, v in found if is_home or isinstance(v, Tensor)]
-    if isinstance(x, functools.partial):
+        variables = [(n, v) for n, v in list(vars(x).items()) if n in names]
+        return [_attribute(place, n, v) for n, v in variables if is_home or is_a(v, Tensor)]
+    if is_a(x, functools.partial):
         parts = [Place(f"{within}<argument {k}>", v, place) for k, v in enumerate(x.args)]
         parts += [
             Place(f"{within}<argument {k}>", v, place, _DICT_ITEM, x.keywords, k)
             for k, v in x.keywords.items()
         ]
         return [Place("", x.func, place), *parts]
-    wraps = callable(x) and inspect.getattr_static(x, "__wrapped__", None) is not None
-    inner = [Place("", x.__wrapped__, place)] if wraps else []
+    wrapped = _wrapped(x) if callable(x) else None
+    inner = [] if wrapped is None else [Place("", wrapped, place)]
     return [*inner, *_items(place, x), *_attributes(place, x)]
+
+
+def _wrapped(x: PyTree) -> PyTree:
+    """What ``x`` wraps, as `functools.wraps` notes it, or None."""
+    raw = inspect.getattr_static(x, "__wrapped__", None)
+    is_slot = is_a(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
+    return raw.__get__(x, type(x)) if is_slot else raw
 
 
 def _items(place: Place, x: PyTree) -> Iterator[Place]:
     """The places of the items of a container."""
     within = place.name
-    if isinstance(x, _MAPPINGS):
-        access = _DICT_ITEM if isinstance(x, dict) else _PROXY_ITEM
-        for k in list(itertools.islice(view_of(x, "keys"), _MOST)):
-            yield Place(f"{within}[{_shown(k)}]", access.get(x, k), place, access, x, k, True)
-    elif isinstance(x, (list, collections.deque)):
-        for k, v in enumerate(list(itertools.islice(items_of(x), _MOST))):
+    if is_a(x, _MAPPINGS):
+        access = _DICT_ITEM if is_a(x, dict) else _PROXY_ITEM
+        for k, v in list(itertools.islice(view_of(x, "items"), MOST)):
+            yield Place(f"{within}[{_shown(k)}]", v, place, access, x, k, True)
+    elif is_a(x, (list, collections.deque)):
+        for k, v in enumerate(list(itertools.islice(items_of(x), MOST))):
             yield Place(f"{within}[{k}]", v, place, _ITEM, x, k, True)
-    elif isinstance(x, np.ndarray) and x.dtype == object:
-        for k in itertools.islice(np.ndindex(x.shape), _MOST):
+    elif is_a(x, np.ndarray) and x.dtype == object:
+        for k in itertools.islice(np.ndindex(x.shape), MOST):
             yield Place(f"{within}{list(k)}", x[k], place, _ITEM, x, k)
-    elif isinstance(x, (tuple, set, frozenset, _DictValues)):
-        nth = None if isinstance(x, (set, frozenset)) else _NTH
-        for k, v in enumerate(list(itertools.islice(items_of(x), _MOST))):
+    elif is_a(x, (tuple, set, frozenset, _DictValues)):
+        nth = None if is_a(x, (set, frozenset)) else _NTH
+        for k, v in enumerate(list(itertools.islice(items_of(x), MOST))):
             yield Place(f"{within}[{k}]", v, place, nth, x, k, True)
 
 
 def items_of(x: PyTree) -> Iterator[PyTree]:
     """The items of a list, a set or the like, whatever a class of the user makes of them."""
-    items: Iterator[PyTree] = next(k for k in _ITERABLES if isinstance(x, k)).__iter__(x)
+    items: Iterator[PyTree] = next(k for k in _ITERABLES if is_a(x, k)).__iter__(x)
     return items
 
 
 def _shown(key: PyTree) -> str:
-    try:
-        return repr(key)
-    except Exception:  # of the user's code
-        return object.__repr__(key)
+    """A key in messages; of one that is no plain value, its type."""
+    if type(key) is tuple:
+        return f"({', '.join(map(_shown, key))})"
+    return repr(key) if key is None or type(key) in NUMBERS else f"<{type(key).__name__}>"
 
 
 def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
     """The places of the attributes of an object of the user: its own, and what is data in its classes."""
-    found: dict[str, tuple[PyTree, bool]] = {}
-    for kind in reversed(users_classes(x if isinstance(x, type) else type(x))):
+    attributes: dict[str, tuple[PyTree, bool]] = {}
+    for kind in reversed(users_classes(x if is_a(x, type) else type(x))):
         for name, value in list(vars(kind).items()):
-            if isinstance(value, types.MemberDescriptorType) and not isinstance(x, type):  # a slot
-                found[name] = getattr(x, name, ABSENT), False
+            if is_a(value, types.MemberDescriptorType) and not is_a(x, type):  # a slot
+                attributes[name] = _slot_value(value, x), False
             elif not (
                 name.startswith("__") or hasattr(type(value), "__get__") or name == "_abc_impl"
             ):
-                found[name] = value, isinstance(x, type)
-    if not isinstance(x, type):
-        found |= {
+                attributes[name] = value, is_a(x, type)
+    if not is_a(x, type):
+        attributes |= {
             name: (v, True) for table in _attribute_tables(x) for name, v in list(table.items())
         }
-    for name, (value, listed) in found.items():
+    for name, (value, listed) in attributes.items():
         yield _attribute(place, name, value, listed)
+
+
+def _slot_value(slot: types.MemberDescriptorType, x: PyTree) -> PyTree:
+    try:
+        return slot.__get__(x, type(x))
+    except AttributeError:
+        return ABSENT
 
 
 def _attribute(place: Place, name: str, value: PyTree, listed: bool = False) -> Place:
@@ -368,6 +398,6 @@ def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
 
 def _is_of_library(x: PyTree) -> bool:
     """Whether ``x`` is a module or a class that leads to nothing of the user."""
-    if isinstance(x, types.ModuleType):
+    if is_a(x, types.ModuleType):
         return is_opaque(x.__name__)
-    return isinstance(x, type) and is_opaque(x.__module__)
+    return is_a(x, type) and is_opaque(x.__module__)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import inspect
+import types
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -274,11 +274,22 @@ def _closure_in_words(f: Callable[..., PyTree]) -> dict[str, str]:
     names = getattr(getattr(f, "__code__", None), "co_freevars", ())
     words = {}
     for name, cell in zip(names, getattr(f, "__closure__", None) or (), strict=True):
-        with contextlib.suppress(Exception):  # it has none yet, or its own code raises
+        try:
             value = cell.cell_contents
-            plain = isinstance(value, (bool, int, float, complex, str))
-            words[f"{name}, which it closes over,"] = repr(value) if plain else describe(value)
+        except ValueError:  # it has none yet
+            continue
+        words[f"{name}, which it closes over,"] = _in_words(value)
     return words
+
+
+def _in_words(value: PyTree) -> str:
+    """A value from outside, which code of the user does not describe."""
+    if type(value) in (bool, int, float, complex, str):
+        return repr(value)
+    described = (Tensor, jax.Array, np.ndarray, types.FunctionType, type)
+    if value is None or issubclass(type(value), described):
+        return describe(value)
+    return object.__repr__(value)
 
 
 def differences(

@@ -21,11 +21,9 @@ something one after the other.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import itertools
 import operator
-import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
@@ -34,7 +32,6 @@ import numpy as np
 
 from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
 from fad.compile.outer_values import Live
-from fad.compile.places import ABSENT, Place, users_classes
 from fad.compile.surroundings import Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, axes_named, is_extended, part_for
@@ -66,78 +63,6 @@ from fad.views.make_view import shares
 from fad.views.pytree import original
 
 lock = taken.lock
-
-# Kinds of containers, a class before its bases, with what reads all of one, and what empties it and fills it.
-_CONTAINERS: tuple[tuple[PyTree, Callable[..., PyTree], Callable[..., PyTree]], ...] = (
-    (collections.OrderedDict, collections.OrderedDict.items, collections.OrderedDict.update),
-    (dict, dict.items, dict.update),
-    (list, list.__iter__, list.extend),
-    (collections.deque, collections.deque.__iter__, collections.deque.extend),
-    (set, set.__iter__, set.update),
-)
-_LARGEST = 4_000  # items of a container that is put back
-
-
-class Before:
-    """What is in places before a trace, and in the containers and objects there, to be put back if it fails.
-
-    A variable of a function or a module, or an attribute of a class, that was not there stays.
-    """
-
-    def __init__(self, places: Sequence[Place]) -> None:
-        settable = [p for p in places if p.access is not None and p.access.put is not None]
-        # What a class has not of its own it has from a base, and an object from its class.
-        self._places = sorted(settable, key=_depth)
-        tables = {id(x): x for p in places for x in (p.value, _attributes_of(p.value))}
-        self._contents = [
-            (x, items) for x in tables.values() if (items := _items_of(x)) is not None
-        ]
-
-    def put_back(self) -> None:
-        """Have all be as it was."""
-        for x, items in self._contents:
-            now = _items_of(x)
-            if now is None or len(now) != len(items) or not all(map(_are_same_items, now, items)):
-                kind, _, fill = next(c for c in _CONTAINERS if isinstance(x, c[0]))
-                kind.clear(x)
-                fill(x, items)
-        for place in self._places:
-            with contextlib.suppress(Exception):  # the one of the function is raised
-                if not place.has_changed:
-                    continue
-                if place.value is ABSENT:  # a slot
-                    delattr(place.within, place.key)
-                elif place.put is not None:
-                    place.put(place.value)
-
-
-def _depth(place: Place) -> float:
-    return len(place.within.__mro__) if isinstance(place.within, type) else float("inf")
-
-
-def _attributes_of(x: PyTree) -> PyTree:
-    """The dict with the attributes of a function, a Tensor or an object of the user, or None."""
-    has_own = isinstance(x, (types.FunctionType, Tensor)) or users_classes(type(x))
-    try:
-        # Not by code of the user.
-        return (
-            object.__getattribute__(x, "__dict__") if has_own and not isinstance(x, type) else None
-        )
-    except Exception:
-        return None
-
-
-def _items_of(x: PyTree) -> list[PyTree] | None:
-    """What is in a container, pairs of a dict; None of what is none, or a large one."""
-    for kind, read, _ in _CONTAINERS:
-        if isinstance(x, kind):
-            return list(read(x)) if kind.__len__(x) <= _LARGEST else None
-    return None
-
-
-def _are_same_items(a: PyTree, b: PyTree) -> bool:
-    pairs = type(a) is tuple and type(b) is tuple and len(a) == len(b) == 2
-    return a is b or (pairs and a[0] is b[0] and a[1] is b[1])
 
 
 class OuterTensor:

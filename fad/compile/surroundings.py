@@ -52,11 +52,15 @@ import numpy as np
 from fad.compile.places import (
     ABSENT,
     GONE,
+    MOST,
     NUMBERS,
     Access,
     Place,
+    attributes_of,
+    attributes_slot,
     by_way,
     contents,
+    is_a,
     is_of_others,
     is_opaque,
     items_of,
@@ -71,6 +75,14 @@ from fad.errors.tracebacks import warn_at_users_line
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _LENGTHS = {kind.__len__ for kind in _CONTAINERS}
+# What fills a container, a class before its bases.
+_FILLED: dict[PyTree, Callable[..., object]] = {
+    collections.OrderedDict: collections.OrderedDict.update,
+    dict: dict.update,
+    list: list.extend,
+    collections.deque: collections.deque.extend,
+    set: set.update,
+}
 _VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
 _PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
@@ -100,7 +112,7 @@ class Surroundings:
         self._places = list(places_of(f, statics))
         self._parts: dict[int, Parts] = {}  # of what is in the places, by its id
         for place in self._places:
-            if id(place.value) not in self._parts and not isinstance(place.value, _VALUES):
+            if id(place.value) not in self._parts and not is_a(place.value, _VALUES):
                 with contextlib.suppress(
                     Exception
                 ):  # code of the user raises where it is looked at
@@ -111,6 +123,10 @@ class Surroundings:
     def guard(self, tensors: Collection[Tensor]) -> Guard:
         """What tells at a call whether the function would come to these Tensors, and those that it moves."""
         return Guard(self._places, tensors, self._moved, self._parts)
+
+    def before(self) -> Before:
+        """What puts all back as it is now."""
+        return Before(self._places)
 
     def check(self, level: PyTree) -> None:
         """Refuse values of the trace at ``level`` that have stayed outside, and warn of changed numbers.
@@ -132,13 +148,13 @@ class Surroundings:
                 raise self._left(new)
             if old.value is new.value:
                 continue
-            if isinstance(new.value, jax.core.Tracer):
+            if is_a(new.value, jax.core.Tracer):
                 raise self._left(new)
             pairs.append((old, new))
         for old, new in pairs:
             if _is_tensor(old) or _is_tensor(new):
                 self._note_move(old, new)
-            elif isinstance(old.value, jax.Array) and isinstance(new.value, jax.Array):
+            elif is_a(old.value, jax.Array) and is_a(new.value, jax.Array):
                 self._warn_of_number(new, describe(old.value), "another one")
             elif type(old.value) in NUMBERS and type(new.value) in NUMBERS and not _equal(old, new):
                 self._warn_of_number(new, repr(old.value), repr(new.value))
@@ -147,7 +163,7 @@ class Surroundings:
         if new.put is None or not old.has_changed:
             return  # it is in a tuple; or in a list that is no longer where it was
         parent = new.parent
-        in_a_row = parent is not None and isinstance(parent.value, (list, collections.deque))
+        in_a_row = parent is not None and is_a(parent.value, (list, collections.deque))
         if new.value is ABSENT or (old.value is ABSENT and in_a_row):
             raise self._changed(new, new.value is ABSENT)
         self._moved.append(old)
@@ -156,7 +172,7 @@ class Surroundings:
             new.put(old.value)
 
     def _left(self, place: Place) -> LevelError:
-        kind = "Tensor" if isinstance(place.value, Tensor) else "value"
+        kind = "Tensor" if is_a(place.value, Tensor) else "value"
         return LevelError(
             f"jit: after the trace, {place.name} is a {kind} of it ({describe(place.value)}), which has a "
             f"value at no call{_line(self._f, place.name)}: Python code of a compiled function runs once, "
@@ -174,7 +190,7 @@ class Surroundings:
 
     def _warn_of_number(self, place: Place, old: str, new: str) -> None:
         owner = None if place.parent is None else place.parent.value
-        if isinstance(owner, types.FunctionType) and is_of_others(owner.__module__):
+        if is_a(owner, types.FunctionType) and is_of_others(owner.__module__):
             return  # a variable of a library is none of the user's
         warn_at_users_line(
             f"jit: the function changes {place.name} from {old} to {new}{_line(self._f, place.name)}, and "
@@ -183,6 +199,54 @@ class Surroundings:
             "random key is an argument, or fad.random.fold_in(key, t).",
             UserWarning,
         )
+
+
+class Before:
+    """What is in places before a trace, and in the containers and objects there, to be put back if it fails.
+
+    A variable of a function or a module, or an attribute of a class, that was not there stays.
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        # What a class has not of its own it has from a base, and an object from its class.
+        self._places = sorted(places, key=_depth)
+        tables: dict[int, PyTree] = {
+            id(x): x for p in places for x in (p.value, attributes_of(p.value))
+        }
+        self._items = [(x, _items_now(x)) for x in tables.values() if _may_be_put_back(x)]
+
+    def put_back(self) -> None:
+        """Have all be as it was."""
+        for x, items in self._items:
+            if len(x) != len(items) or not all(map(_is_same_item, _items_now(x), items)):
+                kind = next(kind for kind in _FILLED if isinstance(x, kind))
+                kind.clear(x)
+                _FILLED[kind](x, items)
+        for place in self._places:
+            if place.put is not None and place.has_changed:
+                with contextlib.suppress(*GONE):  # the error of the function is raised
+                    if place.value is ABSENT:  # a slot
+                        object.__delattr__(place.within, place.key)
+                    else:
+                        place.put(place.value)
+
+
+def _depth(place: Place) -> float:
+    return len(place.within.__mro__) if is_a(place.within, type) else float("inf")
+
+
+def _may_be_put_back(x: PyTree) -> bool:
+    return _is_container(x) and len(x) <= MOST
+
+
+def _items_now(x: PyTree) -> list[PyTree]:
+    """What is in a container, as pairs in a dict."""
+    return list(view_of(x, "items") if is_a(x, dict) else items_of(x))
+
+
+def _is_same_item(a: PyTree, b: PyTree) -> bool:
+    pairs = type(a) is tuple and type(b) is tuple and len(a) == len(b) == 2
+    return a is b or (pairs and a[0] is b[0] and a[1] is b[1])
 
 
 class Guard:
@@ -250,8 +314,10 @@ class Guard:
                     are_fixed = all([id(v) in self._leading for v in list(values)])
                     group = self._fixed if are_fixed else self._mixed
                     group += [values, _BETWEEN]
-                if are_attributes and not isinstance(x, type):
-                    looks.append((functools.partial(getattr, x, "__dict__"), vars(x)))
+                if are_attributes and not is_a(x, type):
+                    slot = attributes_slot(type(x))
+                    if slot is not None:
+                        looks.append((functools.partial(slot.__get__, x), slot.__get__(x)))
         self._looks, self._seen = [look for look, _ in looks], [x for _, x in looks]
         self._seen_fixed = list(_each(self._fixed))
         items = list(_each(self._mixed))
@@ -279,10 +345,10 @@ class Guard:
                 return False
         if not self._seen_kinds:
             return True
-        found = self._paths.now()
-        if list(map(type, found)) != self._seen_kinds:
+        values = self._paths.now()
+        if list(map(type, values)) != self._seen_kinds:
             return False
-        were_empty = found[len(self._kinds) :]
+        were_empty = values[len(self._kinds) :]
         lengths = list(map(len, were_empty))
         return not any(map(_holds_things, itertools.compress(were_empty, lengths)))
 
@@ -310,12 +376,12 @@ class Guard:
         for place in self.places:
             if place.has_changed:
                 yield place.name, f"is another {'Tensor' if _is_tensor(place) else 'object'} now"
-        found = self._paths.now()
-        for (name, kind), x in zip(self._kinds, found, strict=False):
+        values = self._paths.now()
+        for (name, kind), x in zip(self._kinds, values, strict=False):
             if kind_of(x) != kind:
                 was = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
                 yield name, f"is a {type(x).__name__} now, was a {was}"
-        for name, x in zip(self._empty, found[len(self._kinds) :], strict=True):
+        for name, x in zip(self._empty, values[len(self._kinds) :], strict=True):
             if _holds_things(x):
                 yield name, "is no longer empty"
         for name, x, parts in self._holders:
@@ -380,10 +446,10 @@ class _Paths:
 
     def now(self) -> list[PyTree]:
         """What is there, in the order of the places; `ABSENT` if nothing is."""
-        found = _all(operator.call, self._looks)
+        values = _all(operator.call, self._looks)
         for get, parents, keys, default in self._groups:
-            found += _all(get, list(map(found.__getitem__, parents)), keys, *default)
-        return list(map(found.__getitem__, self._wanted))
+            values += _all(get, list(map(values.__getitem__, parents)), keys, *default)
+        return list(map(values.__getitem__, self._wanted))
 
 
 def _is_behind(place: Place, leading: Collection[int]) -> bool:
@@ -416,16 +482,16 @@ def _as_it_is(x: PyTree) -> PyTree:
     return x
 
 
-def _is_container(x: object) -> bool:
+def _is_container(x: PyTree) -> bool:
     """Whether ``x`` is a list, dict, set or deque whose length is no code of the user."""
-    return isinstance(x, _CONTAINERS) and type(x).__len__ in _LENGTHS
+    return is_a(x, _CONTAINERS) and type(x).__len__ in _LENGTHS
 
 
 def _holds_things(x: PyTree) -> bool:
     """Whether ``x`` is no container, or one with more in it than numbers, texts and arrays."""
     if not _is_container(x):
         return True
-    values = iter(view_of(x, "values")) if isinstance(x, dict) else items_of(x)
+    values = iter(view_of(x, "values")) if is_a(x, dict) else items_of(x)
     first = list(itertools.islice(values, _FIRST))
     if _PLAIN.issuperset(map(type, first)):
         return False
@@ -454,17 +520,17 @@ def _is_same_part(a: tuple[object, object], b: tuple[object, object]) -> bool:
     )
 
 
-def _is_traced_at(x: object, level: PyTree) -> bool:
+def _is_traced_at(x: PyTree, level: PyTree) -> bool:
     """Whether ``x`` is a Tensor of the trace at ``level``, or of a transform inside of it."""
-    while isinstance(x, Tensor):
+    while is_a(x, Tensor):
         if x._level is level:
-            return isinstance(x._value, jax.core.Tracer)
+            return is_a(x._value, jax.core.Tracer)
         x = x._value
     return False
 
 
 def _is_tensor(place: Place) -> bool:
-    return isinstance(place.value, Tensor)
+    return is_a(place.value, Tensor)
 
 
 def _equal(old: Place, new: Place) -> bool:
