@@ -29,7 +29,6 @@ _OPAQUE |= sys.stdlib_module_names - {"argparse", "collections", "types"}
 _DictValues: type[Collection[PyTree]] = type({}.values())
 _ROWS = (list, collections.deque, _DictValues)
 _MAPPINGS = (dict, types.MappingProxyType)
-_ITERABLES: tuple[PyTree, ...] = (list, collections.deque, tuple, set, frozenset, _DictValues)
 
 
 class Absent:
@@ -69,9 +68,21 @@ def _set_attribute(x: PyTree, name: str, value: PyTree) -> None:
 _ATTRIBUTE = Access(getattr, _set_attribute)
 _CELL = Access(getattr, setattr, ())
 _ITEM = Access(operator.getitem, operator.setitem, ())
+_LIST_ITEM = Access(list.__getitem__, list.__setitem__, ())
+_DEQUE_ITEM = Access(collections.deque.__getitem__, collections.deque.__setitem__, ())
+_TUPLE_ITEM = Access(tuple.__getitem__, None, ())
 _DICT_ITEM = Access(dict.get, operator.setitem)
 _PROXY_ITEM = Access(types.MappingProxyType.get)
 _NTH = Access(lambda values, k: next(itertools.islice(values, k, None)), None, ())
+# How code gets an item of what has them in a row; of a set by no key.
+_ROW_ITEMS: dict[PyTree, Access | None] = {
+    list: _LIST_ITEM,
+    collections.deque: _DEQUE_ITEM,
+    tuple: _TUPLE_ITEM,
+    _DictValues: _NTH,
+    set: None,
+    frozenset: None,
+}
 
 
 class Place(NamedTuple):
@@ -172,8 +183,8 @@ class Contents(NamedTuple):
 
 def contents(x: PyTree) -> list[Contents]:
     """What is in a container, and the attributes of an object."""
-    parts = [Contents(x, None)] if is_a(x, (set, frozenset)) else []
-    parts += [Contents(None, x)] if is_a(x, _ROWS) else []
+    parts = [Contents(_row(x), None)] if is_a(x, (set, frozenset)) else []
+    parts += [Contents(None, _row(x))] if is_a(x, _ROWS) else []
     parts += [Contents(view_of(x, "keys"), view_of(x, "values"))] if is_a(x, _MAPPINGS) else []
     return parts + [Contents(t.keys(), t.values(), True) for t in _attribute_tables(x)]
 
@@ -321,21 +332,36 @@ def _items(place: Place, x: PyTree) -> Iterator[Place]:
         access = _DICT_ITEM if is_a(x, dict) else _PROXY_ITEM
         for k, v in list(itertools.islice(view_of(x, "items"), MOST)):
             yield Place(f"{within}[{_shown(k)}]", v, place, access, x, k, True)
-    elif is_a(x, (list, collections.deque)):
-        for k, v in enumerate(list(itertools.islice(items_of(x), MOST))):
-            yield Place(f"{within}[{k}]", v, place, _ITEM, x, k, True)
     elif is_a(x, np.ndarray) and x.dtype == object:
         for k in itertools.islice(np.ndindex(x.shape), MOST):
             yield Place(f"{within}{list(k)}", x[k], place, _ITEM, x, k)
-    elif is_a(x, (tuple, set, frozenset, _DictValues)):
-        nth = None if is_a(x, (set, frozenset)) else _NTH
+    elif is_a(x, tuple(_ROW_ITEMS)):
+        nth = _ROW_ITEMS[_row_kind(x)]
         for k, v in enumerate(list(itertools.islice(items_of(x), MOST))):
             yield Place(f"{within}[{k}]", v, place, nth, x, k, True)
 
 
+class _PlainItems:
+    """The items of a list or a set of a class that has an ``__iter__`` of its own."""
+
+    def __init__(self, x: PyTree) -> None:
+        self._x = x
+
+    def __iter__(self) -> Iterator[PyTree]:
+        return items_of(self._x)
+
+
+def _row(x: PyTree) -> PyTree:
+    return x if type(x).__iter__ is _row_kind(x).__iter__ else _PlainItems(x)
+
+
+def _row_kind(x: PyTree) -> PyTree:
+    return next(kind for kind in _ROW_ITEMS if is_a(x, kind))
+
+
 def items_of(x: PyTree) -> Iterator[PyTree]:
     """The items of a list, a set or the like, whatever a class of the user makes of them."""
-    items: Iterator[PyTree] = next(k for k in _ITERABLES if is_a(x, k)).__iter__(x)
+    items: Iterator[PyTree] = _row_kind(x).__iter__(x)
     return items
 
 

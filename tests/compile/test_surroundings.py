@@ -338,6 +338,19 @@ def test_objects_that_raise_where_they_are_looked_at_do_not_matter(make):
     assert f().tolist() == [10.0, 12.0]
 
 
+class OddTuple(tuple):
+    def __iter__(self):
+        raise RuntimeError("no items")
+
+
+@pytest.mark.parametrize("kind", [Odd, OddTuple])
+def test_the_items_of_odd_containers(kind):
+    """They are found where they are, and not by code of the class."""
+    x = kind([one(), 2.0])
+    f = fad.jit(lambda: x[0] * x[1])
+    assert [f().tolist() for _ in range(3)] == [[2.0, 4.0]] * 3
+
+
 def test_what_many_ways_share_is_looked_at_once():
     """However many attributes are None: a call takes no Python call for each."""
 
