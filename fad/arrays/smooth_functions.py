@@ -772,8 +772,8 @@ def _from_factors(
     solve = functools.partial(lax.linalg.triangular_solve, triangles, transpose_a=True)
     places = jnp.arange(a.shape[-1])[:, None]
     permuted = (permutation[..., None, :] == places).astype(a.dtype)
-    found = solve(solve(permuted, lower=True, unit_diagonal=True) * behind[..., None, :])
-    return found * (scale[..., None] * before)[..., None, :], found * before[..., None, :]
+    inverse = solve(solve(permuted, lower=True, unit_diagonal=True) * behind[..., None, :])
+    return inverse * (scale[..., None] * before)[..., None, :], inverse * before[..., None, :]
 
 
 _BY_SVD = 1.5e-8  # sqrt(eps) of double precision

@@ -57,7 +57,7 @@ def _reflected(x: Array) -> tuple[Array, Array, Array]:
     """Whether ``x`` is negative; ``z`` at the right of 0, and ``c``, with ``digamma(x) = digamma(z) - c``."""
     negative = x < -0.5
     rest = jnp.where(negative, x - jnp.floor(x + 0.5), 0.25)
-    steep = jnp.abs(rest) <= 0.25  # elsewhere the sine and cosine of what is left to a half
+    steep = jnp.abs(rest) <= 0.25  # otherwise the sine and cosine of what is left to a half
     angle = jnp.where(steep, rest, jnp.copysign(0.5, rest) - rest)
     sine, cosine = _sine(angle), _cosine(angle)
     cotangent = np.pi * jnp.where(steep, cosine, sine) / jnp.where(steep, sine, cosine)

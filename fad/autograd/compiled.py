@@ -105,7 +105,7 @@ class compiled:
         ``jax_persistent_cache_min_compile_time_secs`` and ``jax_persistent_cache_min_entry_size_bytes``
         for the process. Call it first: what has been compiled is not written. The folder grows without
         bound, unless ``jax_compilation_cache_max_size`` (bytes) is set. A process runs what it reads there:
-        nobody else should be able to write to it.
+        no other user should be able to write to it.
 
         Arguments:
             folder: where; by default the folder ``fad`` of the user's cache directory (``$XDG_CACHE_HOME``

@@ -22,7 +22,7 @@ from fad.core.types import PyTree
 GONE = (LookupError, ValueError, AttributeError, TypeError)
 NUMBERS = (bool, int, float, complex, str)
 
-MOST = 4_000  # things that are looked into, numbers and texts apart
+MOST = 4_000  # things that are looked into; numbers and texts do not count
 # Modules whose functions and objects lead to nothing of the user.
 _OPAQUE = {"fad", "jax", "jaxlib", "numpy", "optax", "torch", "pytest", "_pytest"}
 _OPAQUE |= sys.stdlib_module_names - {"argparse", "collections", "types"}
@@ -201,8 +201,8 @@ def _attribute_tables(x: PyTree) -> list[Mapping[str, PyTree]]:
     """The attributes of an object of the user, or a Tensor; of a class, with those of its bases."""
     if is_a(x, type):
         return list(map(vars, users_classes(x)))
-    own = attributes_of(x)
-    return [] if own is None or (is_a(x, types.FunctionType) and not own) else [own]
+    table = attributes_of(x)
+    return [] if table is None or (is_a(x, types.FunctionType) and not table) else [table]
 
 
 def attributes_of(x: PyTree) -> dict[str, PyTree] | None:
@@ -256,8 +256,8 @@ def places_of(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> Iterator[P
             classes.add(kind)
             for name, function in _functions(kind):
                 is_operator = name.startswith("__") and name != "__init__"
-                waiting = places if is_operator else methods.setdefault(name, [])
-                waiting.append(Place("", function, place))
+                later = places if is_operator else methods.setdefault(name, [])
+                later.append(Place("", function, place))
         for name in methods.keys() & names:
             places += methods.pop(name)
 

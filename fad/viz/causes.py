@@ -186,8 +186,8 @@ class _WhyLevel(extend.Level):
         if len(lineage) == 1:
             return args
         counts = range(len(args) - 1, 0, -1)
-        known = [n for n in counts if (lineage[1], *map(id, args[:n])) in self.calls]
-        return args[: known[0]] if known else args[:-1]
+        called = [n for n in counts if (lineage[1], *map(id, args[:n])) in self.calls]
+        return args[: called[0]] if called else args[:-1]
 
     def noted(self, value: _Value) -> _Value:
         self.values[id(value.below)] = self.values[_state(value.below)] = value
