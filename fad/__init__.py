@@ -1,6 +1,7 @@
 """fad: a forward-and-reverse functional transform library on JAX arrays."""
 
 from fad import replay as _replay
+from fad import rolling as _rolling
 from fad.core import dtypes as _dtypes
 from fad.core.faces import Face as _Face
 from fad.errors import tracebacks as _tracebacks
@@ -51,6 +52,7 @@ __all__ = ["__version__", *_face.names]
 __getattr__ = _face.find
 
 _replay.install()
+_rolling.install()
 _install()
 _tracebacks.install()
 

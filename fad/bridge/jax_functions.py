@@ -8,13 +8,13 @@ from collections.abc import Callable, Hashable, Sequence
 import jax
 
 from fad.compile.signatures import Arguments
-from fad.core import jaxapi, trees
+from fad.core import jaxapi, rolling_protocol, trees
 from fad.core.caches import Cache
 from fad.core.dataflow import COMPUTED
 from fad.core.jaxapi import axis_environment
+from fad.core.jaxprs import bind_jaxpr, trace
 from fad.core.level import Level, modes, state
 from fad.core.primitive import Primitive
-from fad.core.rolling import run_rolled
 from fad.core.tensor import Tensor
 from fad.core.trees import Rest
 from fad.core.types import Array, Operand, Outputs, PyTree
@@ -153,7 +153,9 @@ def to_jax(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
             results.append((outs, out_structure))
             return [x for x in outs if isinstance(x, jax.Array)]
 
-        arrays = iter(run_rolled(flat, [x for x, t in zip(leaves, traced, strict=True) if t]))
+        tracers = [x for x, t in zip(leaves, traced, strict=True) if t]
+        closed, _ = rolling_protocol.roll(trace(flat, tracers)[0])
+        arrays = iter(bind_jaxpr(closed)(*closed.consts, *tracers))
         outs, out_structure = results[-1]
         outs = [next(arrays) if isinstance(x, jax.Array) else x for x in outs]
         return jax.tree.unflatten(out_structure, outs)

@@ -49,7 +49,7 @@ from fad.core.jaxapi import array_type
 from fad.core.level import flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
-from fad.core.rolling import Rolled
+from fad.core.rolling_protocol import Rolled
 from fad.core.tensor import Tensor, at_version, new_tensor
 from fad.core.threads import make_jit
 from fad.core.trees import Rest

@@ -89,7 +89,7 @@ class ThreadState(threading.local):
     ``batching``: `jax.vmap` is being applied to a function of a Primitive. Random draws in it were
     checked when the Primitive was bound, and are not checked again.
     ``uncompiled``: what would be compiled runs as Python; see `uncompiled`.
-    ``rolls``: loops are rolled in what is traced; see NOTE [rolled loops] in `fad.core.rolling`.
+    ``rolls``: loops are rolled in what is traced; see NOTE [the protocol of rolling].
     ``calls``: the rules of calls in what is being traced, by what these compute; see `fad.functions.native`.
 
     Saved values:

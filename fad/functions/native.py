@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from fad.core import rolling_protocol
 from fad.core.avals import aval_of, struct_of
 from fad.core.caches import Table
 from fad.core.jaxapi import (
@@ -44,7 +45,6 @@ from fad.core.jaxapi import (
 )
 from fad.core.jaxprs import active, conjugate, jaxpr_key, select, spread
 from fad.core.level import state, traced_by_jax
-from fad.core.rolling import rolled
 from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
 from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
@@ -95,10 +95,10 @@ def _run(*values: Any, rules: CallRules, axes: Axes, roll: bool = True) -> list[
 
 
 def _run_compiled(*values: Array, rules: CallRules, axes: Axes, roll: bool) -> list[Array]:
-    """`_run`, in compiled code; see NOTE [rolled loops]."""
+    """`_run`, in compiled code; see NOTE [the protocol of rolling]."""
     with extended_axes(axes):
         closed, _ = _make_program(rules, list(map(aval_of, values)))
-        return run_jaxpr(rolled(closed)[0] if roll else closed, *values)
+        return run_jaxpr(rolling_protocol.roll(closed)[0] if roll else closed, *values)
 
 
 class _Abstract(NamedTuple):

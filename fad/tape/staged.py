@@ -13,7 +13,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from fad.core import jaxapi, trees
+from fad.core import jaxapi, rolling_protocol, trees
 from fad.core.avals import SCALARS, aval_of, constant, struct_of
 from fad.core.borrowed import as_array
 from fad.core.caches import Cache, exact
@@ -47,7 +47,7 @@ from fad.core.level import (
     state,
 )
 from fad.core.primitive import Primitive
-from fad.core.rolling import Rolled, rolled
+from fad.core.rolling_protocol import Rolled
 from fad.core.tensor import Tensor, new_tensor, version_of
 from fad.core.trees import partition
 from fad.core.types import Array, JaxProgram, Operand, Operation, Outputs, PyTree, Value
@@ -446,7 +446,7 @@ def stage(
     Arguments:
         bodies: the functions of the user that ``run`` calls; see NOTE [numbers in bodies].
         kept: the Primitive is for later calls too; see NOTE [what compiled code captures].
-        roll: loops in it are rolled, see NOTE [rolled loops]; None: as in what is traced around it.
+        roll: whether it is rolled, see NOTE [the protocol of rolling]; None: as what is traced around it.
 
     Returns:
         The Primitive, the values to bind it on (constants, captures, operands), and the structure
@@ -474,7 +474,7 @@ def stage(
         closed: JaxProgram = jax.make_jaxpr(traced)(*structs)
         level.traced = closed
         if roll:
-            closed, loops = rolled(closed)
+            closed, loops = rolling_protocol.roll(closed)
             level.note_loops(loops, first=True)
     level.size = len(closed.jaxpr.eqns)
     around = [x for x in state.levels if isinstance(x, StagedLevel)]

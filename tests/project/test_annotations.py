@@ -26,6 +26,7 @@ LIMITS = {
     "nn": 9,
     "profiling": 10,
     "replay": 55,
+    "rolling": 0,
     "sparse": 30,
     "tape": 165,
     "taylor": 18,

@@ -24,7 +24,7 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "errors": "advice tracebacks missing_names",
     "core": """types faces caches threads dtypes observation jaxapi avals jaxprs linear_calls
-        borrowed equal_programs dataflow residuals tensor trees level primitive repeats rolling
+        borrowed equal_programs dataflow residuals tensor trees level primitive rolling_protocol
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
         vmap staged""",
@@ -46,6 +46,7 @@ ROOMS = {
     "extend": "types observing interpretation declared staging operations",
     "autograd": "*",
     "func": "*",
+    "rolling": "repeats scans",
     "replay": "background exact_programs policy inputs program states segment trace",
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
@@ -70,6 +71,7 @@ IN_FRONT = {
     "testing",
     "viz",
     "replay",
+    "rolling",
     "taylor",
     "laplacians",
     "methods",
@@ -386,6 +388,7 @@ def test_only_public_names_are_listed() -> None:
         "transforms",
         "compile",
         "replay",
+        "rolling",
     } <= rooms
     assert all(hasattr(fad, name) for name in fad.__all__)
     names: dict[str, object] = {}

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.core.repeats import ArrayRows, Elements, LoopReads, Numbered, Result, find_loops
+from fad.rolling.repeats import ArrayRows, Elements, LoopReads, Numbered, Result, find_loops
 
 
 def reads(f: Any, *args: Any) -> LoopReads:

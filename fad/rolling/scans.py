@@ -10,7 +10,7 @@ NOTE [rolled loops]
     assert str(fad.make_jaxpr(f)(1.0)).count("sin") == 1
 
 Tracing unrolls a loop of Python, and the time that XLA takes grows faster than the number of operations. So a
-traced program is looked through for stretches that repeat (`fad.core.repeats`), and each becomes a ``scan``.
+traced program is searched for stretches that repeat (`fad.rolling.repeats`), and each becomes a ``scan``.
 What an operand of the stretch is over the repeats says what becomes of it:
 
 * the same value from before the loop: a constant of the body;
@@ -46,17 +46,26 @@ from fad.core.jaxapi import (
     Literal,
     as_weak,
     convert_constvars_jaxpr,
-    current_program,
     evaluate_equation,
     is_extended,
     parameters,
     run_jaxpr,
     shaped_array,
     slice_parts,
-    write_equations,
 )
 from fad.core.jaxprs import inner_jaxprs, jaxpr_key, trace, with_programs
-from fad.core.repeats import (
+from fad.core.rolling_protocol import Rolled
+from fad.core.types import (
+    Array,
+    Atom,
+    Aval,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
+    NumpyArray,
+    PyTree,
+)
+from fad.rolling.repeats import (
     DEPTH,
     PLACE,
     ArrayRows,
@@ -71,26 +80,8 @@ from fad.core.repeats import (
     is_free,
     may_repeat,
 )
-from fad.core.types import (
-    Array,
-    Atom,
-    Aval,
-    JaxBody,
-    JaxEquation,
-    JaxProgram,
-    NumpyArray,
-    Operand,
-    PyTree,
-)
 
 _MANY = 8  # operands of an equation that are looked at together
-
-
-class Rolled(NamedTuple):
-    """A loop of a rolled program: how often it repeats, and how many operations."""
-
-    repeats: int
-    period: int
 
 
 def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
@@ -188,16 +179,6 @@ def _opened(closed: JaxProgram, like: JaxBody) -> JaxBody:
         eqns=[eqn.replace(invars=with_literals(eqn.invars)) for eqn in closed.jaxpr.eqns],
         debug_info=like.debug_info,
     )
-
-
-def run_rolled(f: Callable[..., Sequence[Operand]], values: Sequence[Array]) -> list[Array]:
-    """``f(*values)``, a list of arrays, where JAX traces a program: with its loops as loops."""
-    closed, _ = rolled(trace(f, values)[0])
-    program = current_program()
-    # What f closes over may be part of a program around the current one, which a call of JAX takes in.
-    if program is None or any([isinstance(x, jax.core.Tracer) for x in closed.consts]):
-        return run_jaxpr(closed, *values)
-    return write_equations(program, closed, values)
 
 
 class _Again(NamedTuple):

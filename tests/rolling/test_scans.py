@@ -17,10 +17,11 @@ from loop_programs import SIZE, STEPS, program
 
 import fad
 import fad.numpy as fnp
-from fad.core import repeats, rolling
 from fad.core.jaxapi import ClosedJaxpr, run_jaxpr
-from fad.core.repeats import Numbered, find_loops
-from fad.core.rolling import Rolled, rolled
+from fad.core.rolling_protocol import Rolled
+from fad.rolling import repeats, scans
+from fad.rolling.repeats import Numbered, find_loops
+from fad.rolling.scans import rolled
 
 X = np.sin(np.arange(SIZE) + 0.3)
 V = np.cos(np.arange(SIZE))
@@ -395,7 +396,7 @@ def test_programs_without_repeats_stay_as_they_are() -> None:
 
 def test_where_nothing_repeats_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at primitives and shapes rules loops out, so that such programs trace no slower."""
-    monkeypatch.delattr(rolling, "Numbered")
+    monkeypatch.delattr(scans, "Numbered")
     draws = np.random.default_rng(0)
 
     def chain(x: Any) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.repeats import Numbered, PythonLoop, candidates, find_loops
+from fad.rolling.repeats import Numbered, PythonLoop, candidates, find_loops
 
 
 def numbered(f: Any, *args: Any) -> Numbered:
