@@ -15,10 +15,6 @@ _LIBRARY = {
     "fad.autograd.nested": "NestedIOFunction",
     "fad.functions.function": "Function once_differentiable",
     "fad.tape.anomaly": "detect_anomaly emit_trace set_detect_anomaly",
-    "fad.tape.builtin_nodes": """any_variable_requires_grad collect_next_edges CopyBackwards
-        create_gradient_edge current_node DelayedError Error Gather
-        get_gradient_edge GraphRoot Identity NotImplemented Scatter set_history
-        TraceableNode UndefinedGrad""",
     "fad.tape.graph": "AccumulateGrad Edge GradientEdge InputMetadata Node",
     "fad.tape.engine": "queue_callback",
     "fad.tape.grad_mode": """enable_grad inference_mode is_inference_mode_enabled no_grad
@@ -33,9 +29,13 @@ _LIBRARY = {
     "fad.views.make_view": "view_function",
 }
 
-# Tools, which are imported when they are asked for.
-_TOOLS = {
+# Graphs by hand, and tools: imported when they are asked for.
+_LATER = {
     "": "profiler",
+    "fad.autograd.builtin_nodes": """any_variable_requires_grad collect_next_edges CopyBackwards
+        create_gradient_edge current_node DelayedError Error Gather
+        get_gradient_edge GraphRoot Identity NotImplemented Scatter set_history
+        TraceableNode UndefinedGrad""",
     "fad.profiling.profiler": "profile record_function",
     "fad.testing.gradient_checks": "gradcheck gradgradcheck",
     "fad.viz.causes": "why=why_of",
@@ -68,7 +68,7 @@ _MODULES = {
     "graph": (
         "nodes and edges, hooks on groups of Tensors, saved values",
         {
-            "fad.tape.builtin_nodes": "get_gradient_edge",
+            "fad.autograd.builtin_nodes": "get_gradient_edge",
             "fad.tape.graph": "Edge GradientEdge Node",
             "fad.tape.handles": "RemovableHandle",
             "fad.tape.hooks": "register_multi_grad_hook",
@@ -96,6 +96,6 @@ for _name, (_about, _names) in _MODULES.items():
     }
     _module_without_file(_full, _doc, _face=_inner, **_attributes)
 
-_face = _Face(__name__, _hints_of(__name__), _LIBRARY, _TOOLS)
+_face = _Face(__name__, _hints_of(__name__), _LIBRARY, _LATER)
 __all__ = _face.names
 __getattr__ = _face.find

@@ -29,7 +29,7 @@ _NAMES = {
     "fad.views.scatter_mul": "scattered_to",
     "fad.extend.declared": "declared_sparsity",
     "fad.functions.attached": "with_derivative",
-    "fad.core.linear_calls": "linear_call",
+    "fad.views.linear_calls": "linear_call",
     "fad.extend.staging": "aval_of body_of dependence split_call stage varying_alike",
     "fad.extend.interpretation": "depends_on_point derivative_of interpret",
     # What a tool that looks on sees.

@@ -31,7 +31,6 @@ from fad.core.level import outlived as outlived
 from fad.core.level import restores_modes as restores_modes
 from fad.core.level import uncompiled as uncompiled
 from fad.core.level import with_default_state as with_default_state
-from fad.core.linear_calls import linear_call as linear_call
 from fad.core.primitive import Primitive as Primitive
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import bottom as bottom
@@ -68,6 +67,7 @@ from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
 from fad.transforms.boundary import leave as leave
 from fad.transforms.boundary import zeros_like as zeros_like
+from fad.views.linear_calls import linear_call as linear_call
 from fad.views.scatter_mul import scattered_to as scattered_to
 
 is_elementwise = _is_elementwise

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fad.core.linear_calls import linear_call
 from fad.core.types import Operand, PyTree
+from fad.views.linear_calls import linear_call
 
 Multiply = Callable[..., Array]
 

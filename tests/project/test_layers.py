@@ -23,12 +23,12 @@ PACKAGE = ROOT / "fad"
 # one. `*` stands for files that may import each other, though not in a circle.
 ROOMS = {
     "errors": "advice tracebacks missing_names",
-    "core": """types faces caches threads dtypes observation jaxapi avals jaxprs linear_calls
+    "core": """types faces caches threads dtypes observation jaxapi avals jaxprs
         borrowed equal_programs dataflow residuals tensor trees level primitive rolling_protocol
         replay_protocol""",
-    "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
+    "tape": """handles graph grad_mode anomaly saved nodes recorder hooks engine
         vmap staged""",
-    "views": "pytree chains aliases make_view masked_parts scatter_mul indexing inplace copying",
+    "views": "linear_calls pytree chains aliases make_view masked_parts scatter_mul indexing inplace copying",
     "arrays": """arguments special_cases numpy_functions operations smooth_functions smooth_special
         smooth_norms torch_functions torch_operations control_flow while_loops namespaces""",
     "numpy": "",

@@ -2,7 +2,7 @@
 
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
-from fad.tape.builtin_nodes import get_gradient_edge as get_gradient_edge
+from fad.autograd.builtin_nodes import get_gradient_edge as get_gradient_edge
 from fad.tape.graph import Edge as Edge
 from fad.tape.graph import GradientEdge as GradientEdge
 from fad.tape.graph import Node as Node
