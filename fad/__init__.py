@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 # The names at the top, by the modules that have them. Their types are in tests/stubs/by_hand/fad.pyi.
 _LIBRARY = {
-    "": "autograd errors extend func lax nn numpy random scipy",
+    "": "autograd errors lax nn numpy random scipy",
     "fad.compile.jit": "eval_shape jit make_jaxpr",
     "fad.bridge.custom_rules": "custom_rules",
     "fad.bridge.jax_functions": "from_jax to_jax",
@@ -35,9 +35,9 @@ _LIBRARY = {
     "fad.views.make_view": "stop_gradient",
 }
 
-# Tools, which are imported when they are asked for.
-_TOOLS = {
-    "": "implicit testing viz",
+# What is imported when it is asked for: the contract, PyTorch's names, and tools.
+_LATER = {
+    "": "extend func implicit testing viz",
     "fad.torch.to_torch": "to_torch",
     "fad.torch.from_torch": "from_torch",
     "fad.sparse.derivatives": "sparse_hessian sparse_jacobian sparse_pattern sparsity",
@@ -47,7 +47,7 @@ _TOOLS = {
     "fad.viz.causes": "why",
 }
 
-_face = _Face(__name__, lambda name: _missing(name, __dir__()), _LIBRARY, _TOOLS)
+_face = _Face(__name__, lambda name: _missing(name, __dir__()), _LIBRARY, _LATER)
 __all__ = ["__version__", *_face.names]
 __getattr__ = _face.find
 

@@ -10,9 +10,8 @@ from fad.errors.missing_names import hints_of as _hints_of
 
 # The names, by the modules that have them.
 _LIBRARY = {
-    "": "forward_ad function functional grad_mode graph",
+    "": "forward_ad function grad_mode graph",
     "fad.autograd.compiled": "compiled",
-    "fad.autograd.nested": "NestedIOFunction",
     "fad.functions.function": "Function once_differentiable",
     "fad.tape.anomaly": "detect_anomaly emit_trace set_detect_anomaly",
     "fad.tape.graph": "AccumulateGrad Edge GradientEdge InputMetadata Node",
@@ -29,9 +28,10 @@ _LIBRARY = {
     "fad.views.make_view": "view_function",
 }
 
-# Graphs by hand, and tools: imported when they are asked for.
+# What few ask for, and tools: imported when they are asked for.
 _LATER = {
-    "": "profiler",
+    "": "functional profiler",
+    "fad.autograd.nested": "NestedIOFunction",
     "fad.autograd.builtin_nodes": """any_variable_requires_grad collect_next_edges CopyBackwards
         create_gradient_edge current_node DelayedError Error Gather
         get_gradient_edge GraphRoot Identity NotImplemented Scatter set_history
