@@ -336,22 +336,13 @@ class Primitive(Operation):
     ) -> tuple[Outputs, Outputs]:
         mask = tuple([t is not None for t in tangents])
         operands = [*primals, *[t for t in tangents if t is not None]]
-        if state.uncompiled:
-            return self._jvp_by_parts(mask, primals, operands)
-        derived = self.kept("jvp", self._derive_jvp, mask, True)
-        results = bind(derived, operands)
-        # Never flat: it is a pair.
-        out, out_t = derived._structures[len(results)].unflatten(results)
-        if type(out) is not tuple:
-            return out, (out_t[0] if out_t else None)
-        return out, tuple(spread(self.differentiable_outputs(mask, out), out_t))
-
-    def _jvp_by_parts(
-        self, mask: tuple[bool, ...], primals: Sequence[Operand], operands: Sequence[Operand]
-    ) -> tuple[Outputs, Outputs]:
-        """`jvp` as two operations: this one, and its derivative."""
-        out = bind(self, primals)
-        out_t = bind(self.tangent(mask), operands)
+        if state.uncompiled:  # as two operations
+            out, out_t = bind(self, primals), bind(self.tangent(mask), operands)
+        else:
+            derived = self.kept("jvp", self._derive_jvp, mask, True)
+            results = bind(derived, operands)
+            # Never flat: it is a pair.
+            out, out_t = derived._structures[len(results)].unflatten(results)
         if type(out) is not tuple:
             return out, (out_t[0] if out_t else None)
         return out, tuple(spread(self.differentiable_outputs(mask, out), out_t))
@@ -409,9 +400,7 @@ class Primitive(Operation):
         )
         rule = self._custom_vmap
         run = batching(mapped(self.flat) if rule is None else self._flattened(rule(size, dims)))
-        derived = Primitive(f"{self.name}_vmap", run, **self._options())
-        derived.lineage = self.lineage
-        derived.dependence, derived.paths, derived.calls = self.dependence, self.paths, self.calls
+        derived = self._same(f"{self.name}_vmap", run)
         if self.to_vjp is not self.flat:  # there are hand-written rules
             derived.to_jvp = batching(mapped(self.to_jvp))
             derived.to_vjp = batching(mapped(self.to_vjp))
@@ -532,10 +521,14 @@ class Primitive(Operation):
         def forward(*values: Array) -> Outputs:
             return vjp_in(mask, flat, values)[0]
 
-        derived = Primitive(self.name, forward, **self._options())
-        derived.lineage = self.lineage
-        derived.dependence, derived.paths, derived.calls = self.dependence, self.paths, self.calls
-        return derived
+        return self._same(self.name, forward)
+
+    def _same(self, name: str, fn: ArrayFunction) -> Primitive:
+        """A Primitive that computes the same as this one, in another way."""
+        made = Primitive(name, fn, **self._options())
+        made.lineage, made.calls = self.lineage, self.calls
+        made.dependence, made.paths = self.dependence, self.paths
+        return made
 
 
 observable(Primitive, "execute", "execution")

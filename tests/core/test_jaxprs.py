@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from helpers import assert_close
 from jax._src.interpreters import mlir
 
-from fad.core import jaxapi, jaxprs, repeats, residuals, rolling
+from fad.core import jaxapi, jaxprs, residuals
 from fad.core.jaxprs import (
     bind_jaxpr,
     calls_host,
@@ -19,6 +19,7 @@ from fad.core.jaxprs import (
     map_equations,
     write_call,
 )
+from fad.rolling import repeats, scans
 
 X = jnp.array([0.3, -0.8, 1.2])
 
@@ -106,7 +107,7 @@ def test_names_in_tables_are_those_of_primitives() -> None:
         jaxprs.ELEMENTWISE,
         repeats._CHEAP,
         repeats._COSTLY,
-        rolling._WITH_BODIES,
+        scans._WITH_BODIES,
         jaxapi._PARAMETERS,
     )
     for table in tables:
