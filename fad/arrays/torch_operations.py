@@ -1,4 +1,4 @@
-"""PyTorch's functions of `fad.arrays.torch_functions` as operations.
+"""PyTorch's functions of `fad.formulas.torch_functions` as operations.
 
 ``torch_operations.addmm`` is a fad function, with its ``op``; it is made when it is first looked up.
 """
@@ -55,7 +55,7 @@ def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[...,
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        module = import_module("fad.arrays.torch_functions")  # takes time: at the first use
+        module = import_module("fad.formulas.torch_functions")  # takes time: at the first use
         for attribute in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
             function: Any = getattr(module, attribute, None)
             if getattr(function, "__module__", None) == module.__name__:

@@ -22,11 +22,13 @@ _NAMES = {
     "fad.functions.user_rules": "HOST_ERRORS",
     "fad.transforms.boundary": "Call enter has_tensor leave zeros_like",
     # Programs of JAX.
-    "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace",
+    "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace with_programs",
     "fad.core.jaxapi": """axes_named branches called evaluate_equation parameters programs
         run_program=run_jaxpr scan_parts while_parts""",
     "fad.core.dataflow": "Dataflow",
-    "fad.views.scatter_mul": "scattered_to",
+    "fad.views.scatter_mul": "combine_at scattered_to",
+    "fad.arrays.arguments": "dims_of",
+    "fad.arrays.operations": "array_function",
     "fad.extend.declared": "declared_sparsity",
     "fad.functions.attached": "with_derivative",
     "fad.core.linear_calls": "linear_call",

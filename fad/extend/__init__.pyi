@@ -8,6 +8,8 @@ docs/extending.md shows one of each.
 
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
+from fad.arrays.arguments import dims_of as dims_of
+from fad.arrays.operations import array_function as array_function
 from fad.core.dataflow import Dataflow as Dataflow
 from fad.core.jaxapi import axes_named as axes_named
 from fad.core.jaxapi import branches as branches
@@ -21,6 +23,7 @@ from fad.core.jaxapi import while_parts as while_parts
 from fad.core.jaxprs import is_elementwise_equation as _is_elementwise
 from fad.core.jaxprs import jaxpr_key as _program_key
 from fad.core.jaxprs import trace as trace
+from fad.core.jaxprs import with_programs as with_programs
 from fad.core.level import Level as Level
 from fad.core.level import bind as bind
 from fad.core.level import flush as flush
@@ -68,6 +71,7 @@ from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
 from fad.transforms.boundary import leave as leave
 from fad.transforms.boundary import zeros_like as zeros_like
+from fad.views.scatter_mul import combine_at as combine_at
 from fad.views.scatter_mul import scattered_to as scattered_to
 
 is_elementwise = _is_elementwise

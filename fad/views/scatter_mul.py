@@ -145,7 +145,13 @@ def multiply_at(x: Array, index: PyTree, v: Array, **options: Any) -> Array:
 
 
 def combine_at(method: str, x: Array, index: PyTree, v: Array, **options: Any) -> Array:
-    """``x.at[index].method(v, **options)``, with derivatives where indices repeat."""
+    """``x.at[index].method(v, **options)``, with derivatives where indices repeat.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> f = lambda v: fad.extend.combine_at("multiply", jnp.ones(2), jnp.array([0, 0]), v)[0]
+    >>> jax.grad(f)(jnp.array([2.0, 3.0])).tolist()
+    [3.0, 2.0]
+    """
     if method in ("multiply", "mul"):
         return multiply_at(x, index, v, **options)
     if method in _BY_FACTORS and jnp.issubdtype(x.dtype, jnp.inexact):

@@ -29,11 +29,11 @@ ROOMS = {
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
         vmap staged""",
     "views": "pytree chains aliases make_view masked_parts scatter_mul indexing inplace copying",
-    "arrays": """arguments special_cases numpy_functions operations smooth_functions smooth_special
-        smooth_norms torch_functions torch_operations control_flow while_loops namespaces""",
+    "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow while_loops
+        namespaces""",
     "numpy": "",
     "lax": "",
-    "nn": "losses utils",
+    "nn": "",
     "random": "",
     "scipy": "",
     "functions": """context rules derived_rules closures native user_rules compiled_rules calls attached
@@ -50,6 +50,8 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
+    "formulas": """smooth_functions smooth_special smooth_norms numpy_functions torch_functions""",
+    "nn": "losses utils",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans
@@ -64,9 +66,9 @@ IN_FRONT = {
     "errors",
     "autograd",
     "extend",
+    "formulas",
     "func",
     "implicit",
-    "nn",
     "testing",
     "viz",
     "replay",
