@@ -35,7 +35,7 @@ from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
 from fad.core.borrowed import borrow
-from fad.core.faces import module_without_file
+from fad.core.faces import module_without_file, tool
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
@@ -46,7 +46,6 @@ from fad.tape.vmap import bind_collective, bind_random
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.inplace import write
 from fad.views.make_view import bind_view, has_strides, shares, stop_gradient, view_binder
-from fad.views.scatter_mul import multiply_in, scatter_mul
 
 # Functions of jax.numpy whose results are views, or their argument itself, in a way of their own.
 #
@@ -177,25 +176,19 @@ ALIASING: dict[str, Callable[[Op], Function]] = {
 
 # What takes the place of a function of JAX; more are in the tool `fad.formulas`.
 _OWN: dict[str, dict[str, Function]] = {
-    "jax.lax": {"fori_loop": fori_loop, "scatter_mul": scatter_mul, "while_loop": while_loop},
-    "jax.numpy": {"multiply.at": multiply_in},
+    "jax.lax": {"fori_loop": fori_loop, "while_loop": while_loop},
 }
 
 
-def _formulas() -> Any:
-    """The tool that writes functions anew; it takes time to import."""
-    return importlib.import_module("fad.formulas")
-
-
-def _smooth(module: str, name: str, function: Function) -> Function:
-    """A function of JAX, with derivatives of `fad.formulas`, which is imported when it is called."""
+def _written(module: str, name: str, function: Function) -> Function:
+    """What `fad.formulas` has in the place of a function of JAX; it is imported when this is called."""
 
     @functools.cache
-    def smooth() -> Function:
-        made: Function = _formulas().smooth(module, name, function)
+    def written() -> Function:
+        made: Function = tool("formulas").written(module, name, function)
         return made
 
-    return functools.wraps(function)(lambda *args, **options: smooth()(*args, **options))
+    return functools.wraps(function)(lambda *args, **options: written()(*args, **options))
 
 
 def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
@@ -225,9 +218,7 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
     value = _OWN.get(module, {}).get(name, value)
-    if listed(special_cases.INSTEAD):
-        value = _formulas().INSTEAD[module][name]
-    jax_function = _smooth(module, name, value) if listed(special_cases.SMOOTH) else value
+    jax_function = _written(module, name, value) if listed(special_cases.WRITTEN) else value
     roles = special_cases.ROLES.get(module, {}).get(name, {})
     binder: Binder = bind_random if draws else bind
     is_view = module in ("jax.numpy", "jax.numpy.linalg") and name in special_cases.VIEWS
@@ -430,9 +421,11 @@ def _ufunc(op: Op, ufunc: Any) -> Function:
     for method in special_cases.UFUNC_METHODS:
         of_jax = getattr(ufunc, method)
         roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
-        function = _OWN["jax.numpy"].get(f"{op.name}.{method}", of_jax)
+        full = f"{op.name}.{method}"
+        is_written = full in special_cases.WRITTEN["jax.numpy"]
+        function = _written("jax.numpy", full, of_jax) if is_written else of_jax
         function = at_lists(function) if method == "at" else function
-        made = Op(f"{op.name}.{method}", op.where, function, roles).function
+        made = Op(full, op.where, function, roles).function
         made.__name__ = method
         setattr(op.function, method, made)
     for attribute in special_cases.UFUNC_ATTRIBUTES:

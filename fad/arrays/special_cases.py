@@ -168,15 +168,17 @@ CLASSES: dict[str, frozenset[str]] = {
 # Objects that compute when they are indexed.
 INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ mgrid ogrid r_")}
 
-# Functions with derivatives of their own, which `fad.formulas` has: see NOTE [smooth] there.
-SMOOTH: dict[str, frozenset[str]] = {
+# Functions that the tool `fad.formulas` has in place of JAX's: with other derivatives, or more arguments.
+WRITTEN: dict[str, frozenset[str]] = {
     "jax.lax": _names(
-        "acosh asinh bessel_i0e bessel_i1e betainc digamma igamma igammac lgamma pow"
+        """acosh asinh bessel_i0e bessel_i1e betainc digamma igamma igammac lgamma pow scatter_mul"""
     ),
     "jax.nn": _names("gelu log1mexp logsumexp"),
     "jax.numpy": _names(
-        """abs absolute acosh angle arccosh arcsinh arctan2 asinh atan2 divide float_power hypot i0 kaiser
-        ldexp logaddexp logaddexp2 nanstd nanvar polyfit pow power sign sinc std true_divide vander var"""
+        """abs absolute acosh angle arccosh arcsinh arctan2 argpartition asinh atan2 divide einsum
+        float_power fromfunction gradient histogram histogram2d histogram_bin_edges histogramdd hypot i0 ix_
+        kaiser ldexp logaddexp logaddexp2 multiply.at nanstd nanvar pad partition polyfit pow power ravel
+        reshape sign sinc std take true_divide unravel_index vander var vectorize"""
     ),
     "jax.numpy.linalg": _names("cond det matrix_norm norm vector_norm"),
     "jax.scipy.cluster.vq": _names("vq"),
@@ -187,13 +189,6 @@ SMOOTH: dict[str, frozenset[str]] = {
         xlog1py xlogy"""
     ),
     "jax.scipy.stats": _names("sem"),
-}
-# Functions that `fad.formulas` has in place of JAX's: they take what NumPy's take.
-INSTEAD: dict[str, frozenset[str]] = {
-    "jax.numpy": _names(
-        """argpartition einsum fromfunction gradient histogram histogram2d histogram_bin_edges histogramdd
-        ix_ pad partition ravel reshape take unravel_index vectorize"""
-    ),
 }
 
 # What a ufunc has besides its call.

@@ -26,14 +26,13 @@ _NAMES = {
     "fad.core.jaxapi": """axes_named branches called evaluate_equation parameters programs
         run_program=run_jaxpr scan_parts while_parts""",
     "fad.core.dataflow": "Dataflow",
-    "fad.views.scatter_mul": "combine_at scattered_to",
     "fad.arrays.arguments": "dims_of",
     "fad.arrays.operations": "array_function",
     "fad.extend.declared": "declared_sparsity",
     "fad.functions.attached": "with_derivative",
     "fad.core.linear_calls": "linear_call",
     "fad.extend.staging": "aval_of body_of dependence split_call stage varying_alike",
-    "fad.extend.interpretation": "depends_on_point derivative_of interpret",
+    "fad.extend.interpretation": "depends_on_point derivative_of interpret scattered_to",
     # What a tool that looks on sees.
     "fad.extend.observing": "is_deferred node_info observe observe_nodes running_levels thread_id",
 }

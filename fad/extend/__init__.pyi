@@ -50,6 +50,7 @@ from fad.extend.declared import declared_sparsity as declared_sparsity
 from fad.extend.interpretation import depends_on_point as depends_on_point
 from fad.extend.interpretation import derivative_of as derivative_of
 from fad.extend.interpretation import interpret as interpret
+from fad.extend.interpretation import scattered_to as scattered_to
 from fad.extend.observing import is_deferred as is_deferred
 from fad.extend.observing import node_info as node_info
 from fad.extend.observing import observe as observe
@@ -71,8 +72,6 @@ from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
 from fad.transforms.boundary import leave as leave
 from fad.transforms.boundary import zeros_like as zeros_like
-from fad.views.scatter_mul import combine_at as combine_at
-from fad.views.scatter_mul import scattered_to as scattered_to
 
 is_elementwise = _is_elementwise
 map_outputs = _map_outputs

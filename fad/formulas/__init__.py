@@ -5,11 +5,21 @@ each as a function of the function of JAX, and `INSTEAD` those that are called i
 in `fad.arrays.special_cases`, by which this tool is imported when one of them is used.
 """
 
-from fad.formulas import numpy_functions, smooth_functions, smooth_norms, smooth_special
+from fad.formulas import (
+    numpy_functions,
+    scatter_mul,
+    smooth_functions,
+    smooth_norms,
+    smooth_special,
+)
+from fad.formulas.scatter_mul import combine_at as combine_at
 from fad.formulas.smooth_functions import IN_LINALG, Function, mended
 from fad.formulas.smooth_norms import vector_norm as vector_norm
 
-INSTEAD: dict[str, dict[str, Function]] = {"jax.numpy": numpy_functions.OWN}
+INSTEAD: dict[str, dict[str, Function]] = {
+    "jax.lax": {"scatter_mul": scatter_mul.scatter_mul},
+    "jax.numpy": {**numpy_functions.OWN, "multiply.at": scatter_mul.multiply_in},
+}
 
 # Their derivatives are right where JAX's formulas break down. See NOTE [smooth] in
 # `fad.formulas.smooth_functions`.
@@ -25,6 +35,7 @@ SMOOTH: dict[str, dict[str, Function]] = {
 }
 
 
-def smooth(module: str, name: str, function: Function) -> Function:
-    """A function of JAX, with derivatives of its own."""
-    return mended(SMOOTH[module][name], function)
+def written(module: str, name: str, function: Function) -> Function:
+    """What takes the place of a function of JAX."""
+    instead = INSTEAD.get(module, {})
+    return instead[name] if name in instead else mended(SMOOTH[module][name], function)

@@ -18,9 +18,10 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from fad.errors import ArgumentError
-from fad.extend import combine_at, dims_of
+from fad.extend import dims_of
 from fad.extend.types import ArrayFunction, DType, PyTree
 from fad.formulas import smooth_norms, smooth_special
+from fad.formulas.scatter_mul import combine_at
 from fad.formulas.smooth_functions import Axes, Number
 from fad.formulas.smooth_norms import matrix_norm, vector_norm
 

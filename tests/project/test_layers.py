@@ -28,7 +28,7 @@ ROOMS = {
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
         vmap staged""",
-    "views": "pytree chains aliases make_view masked_parts scatter_mul indexing inplace copying",
+    "views": "pytree chains aliases make_view masked_parts indexing inplace copying",
     "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow while_loops
         namespaces""",
     "numpy": "",
@@ -50,7 +50,8 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
-    "formulas": """smooth_functions smooth_special smooth_norms numpy_functions torch_functions""",
+    "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
+        torch_functions""",
     "nn": "losses utils",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
