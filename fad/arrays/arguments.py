@@ -438,7 +438,7 @@ ALONG = frozenset(
     nanpercentile nanprod nanquantile nanstd nansum nanvar percentile prod ptp quantile softmax sort
     std sum var vector_norm""".split()
 )
-# Those of PyTorch, in `fad.arrays.torch_functions` and beside it: also by position, or without a dimension.
+# Those of PyTorch, in `fad.formulas.torch_functions` and beside it: also by position, or without a dimension.
 OF_NUMBERS = frozenset(
     """aminmax cummax cummin index_add index_copy index_fill index_select kthvalue log_softmax logcumsumexp
     logsumexp max median min mode msort nanmedian norm softmax sort std topk var""".split()
@@ -456,8 +456,17 @@ def text(x: Value) -> str:
 def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
     """The dimensions that ``dims`` names, counted from 0; all of them for None.
 
+    Arguments:
+        x: an array.
+        dims: one dimension, several or None; negative ones are counted from behind.
+        who: the function, for the message.
+
     Raises:
         IndexError: ``x`` does not have one of them.
+
+    >>> import fad, jax.numpy as jnp
+    >>> fad.extend.dims_of(jnp.zeros((2, 3)), -1, "f")
+    (1,)
     """
     if dims is None:
         return tuple(range(x.ndim))

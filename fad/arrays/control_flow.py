@@ -182,7 +182,7 @@ def with_known_reducers(op: Op) -> Function:
         if reducer is None:
             return ordinary(*args, **kwargs)
         # The function of JAX behind one whose derivative is mended, see NOTE [smooth] in
-        # `fad.arrays.smooth_functions`.
+        # `fad.formulas.smooth_functions`.
         bound["computation"] = getattr(reducer, "__wrapped__", reducer)
         bound["init_value"] = number = _number_of(start)
         x, name = bound["operand"], getattr(reducer, "__name__", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -16,9 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.arrays import numpy_functions, smooth_norms, smooth_special, special_cases
+from fad.arrays import special_cases
 from fad.arrays.arguments import ARRAY, ONE, STRUCTURE, Function, Role, is_list
 from fad.arrays.control_flow import maker, with_bodies, with_known_reducers, with_padding
+from fad.arrays.numpy_keywords import at_lists
 from fad.arrays.operations import (
     FOLLOWS,
     KEYS,
@@ -29,13 +31,11 @@ from fad.arrays.operations import (
     fast_function,
     making_tensors,
 )
-from fad.arrays.smooth_functions import IN_LAX, IN_LINALG, IN_NN, IN_NUMPY, mended
-from fad.arrays.smooth_special import IN_SPECIAL
 from fad.arrays.torch_operations import FORMS
 from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
 from fad.core.borrowed import borrow
-from fad.core.faces import module_without_file
+from fad.core.faces import module_without_file, tool
 from fad.core.level import bind
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
@@ -46,7 +46,6 @@ from fad.tape.vmap import bind_collective, bind_random
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.inplace import write
 from fad.views.make_view import bind_view, has_strides, shares, stop_gradient, view_binder
-from fad.views.scatter_mul import multiply_in, scatter_mul
 
 # Functions of jax.numpy whose results are views, or their argument itself, in a way of their own.
 #
@@ -175,24 +174,21 @@ ALIASING: dict[str, Callable[[Op], Function]] = {
 
 # The fad version of one public object of a JAX module, by the tables of `fad.arrays.special_cases`.
 
-# What takes the place of a function of JAX, which has no derivative, or lacks arguments of NumPy's.
+# What takes the place of a function of JAX; more are in the tool `fad.formulas`.
 _OWN: dict[str, dict[str, Function]] = {
-    "jax.lax": {"fori_loop": fori_loop, "scatter_mul": scatter_mul, "while_loop": while_loop},
-    "jax.numpy": {**numpy_functions.OWN, "multiply.at": multiply_in},
+    "jax.lax": {"fori_loop": fori_loop, "while_loop": while_loop},
 }
 
-# Their derivatives are right where JAX's formulas break down. See NOTE [smooth] in
-# `fad.arrays.smooth_functions`.
-SMOOTH: dict[str, dict[str, Callable[[Function], Function]]] = {
-    "jax.lax": {**IN_LAX, **smooth_special.IN_LAX},
-    "jax.nn": IN_NN,
-    "jax.numpy": {**IN_NUMPY, **smooth_norms.IN_NUMPY},
-    "jax.numpy.linalg": {**IN_LINALG, **smooth_norms.IN_LINALG},
-    "jax.scipy.cluster.vq": smooth_norms.IN_VQ,
-    "jax.scipy.linalg": IN_LINALG,
-    "jax.scipy.special": IN_SPECIAL,
-    "jax.scipy.stats": smooth_norms.IN_STATS,
-}
+
+def _written(module: str, name: str, function: Function) -> Function:
+    """What `fad.formulas` has in the place of a function of JAX; it is imported when this is called."""
+
+    @functools.cache
+    def written() -> Function:
+        made: Function = tool("formulas").written(module, name, function)
+        return made
+
+    return functools.wraps(function)(lambda *args, **options: written()(*args, **options))
 
 
 def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
@@ -222,8 +218,7 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
     value = _OWN.get(module, {}).get(name, value)
-    smooth = SMOOTH.get(module, {}).get(name)
-    jax_function = value if smooth is None else mended(smooth, value)
+    jax_function = _written(module, name, value) if listed(special_cases.WRITTEN) else value
     roles = special_cases.ROLES.get(module, {}).get(name, {})
     binder: Binder = bind_random if draws else bind
     is_view = module in ("jax.numpy", "jax.numpy.linalg") and name in special_cases.VIEWS
@@ -426,9 +421,11 @@ def _ufunc(op: Op, ufunc: Any) -> Function:
     for method in special_cases.UFUNC_METHODS:
         of_jax = getattr(ufunc, method)
         roles: dict[str, Role] = {"indices": (ARRAY, ONE)} if method == "reduceat" else {}
-        function = _OWN["jax.numpy"].get(f"{op.name}.{method}", of_jax)
-        function = numpy_functions.at_lists(function) if method == "at" else function
-        made = Op(f"{op.name}.{method}", op.where, function, roles).function
+        full = f"{op.name}.{method}"
+        is_written = full in special_cases.WRITTEN["jax.numpy"]
+        function = _written("jax.numpy", full, of_jax) if is_written else of_jax
+        function = at_lists(function) if method == "at" else function
+        made = Op(full, op.where, function, roles).function
         made.__name__ = method
         setattr(op.function, method, made)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
@@ -502,7 +499,7 @@ class Namespace:
         name: the fad module.
         jax_module: the name of the JAX module; it is imported when a name is first looked up.
         children: submodules that fad has too.
-        defined: names that the fad module defines itself.
+        defined: names that JAX's has not, or has with another meaning, and the modules that have them.
 
     A module uses its ``get`` and ``names`` as ``__getattr__`` and ``__dir__`` (PEP 562). A name
     that was looked up is put into the module, so that the next look-up costs nothing.
@@ -511,7 +508,7 @@ class Namespace:
     name: str
     jax_module: str
     children: Sequence[str] = ()
-    defined: Sequence[str] = ()
+    defined: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def get(self, attribute: str) -> PyTree:
         """The fad version of a public name.
@@ -525,6 +522,10 @@ class Namespace:
             child = importlib.import_module(f"{self.name}.{attribute}")
             setattr(sys.modules[self.name], attribute, child)
             return child
+        if attribute in self.defined:
+            value = getattr(importlib.import_module(self.defined[attribute]), attribute)
+            setattr(sys.modules[self.name], attribute, value)
+            return value
         try:
             value = getattr(importlib.import_module(self.jax_module), attribute)
         except AttributeError as error:

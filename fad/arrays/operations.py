@@ -42,7 +42,7 @@ from fad.arrays.arguments import (
     thaw,
     unhashable_message,
 )
-from fad.arrays.numpy_functions import adapted, is_elementwise, masked
+from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
 from fad.core import trees
 from fad.core.borrowed import is_foreign
 from fad.core.caches import Table
@@ -695,3 +695,30 @@ def fast_function(op: Op, binder: Binder) -> Any:
 
 
 _JOIN = Op("array", "fad.numpy", jnp.array, {"object": ARRAY})
+
+
+def array_function(
+    f: ArrayFunction, *, name: str | None = None, module: str = "", lists: Sequence[str] = ()
+) -> Any:
+    """A function of JAX as those of `fad.numpy` are made: one operation, called as the function is.
+
+    Its annotations say which arguments are arrays (``Array``, ``ArrayLike``); others are static, by position
+    or by name. `operation` has rules of its own, and static arguments by name alone.
+
+    Arguments:
+        f: a pure function of JAX, with annotations.
+        name: what graphs, profiles and errors call it; default the name of f.
+        module: where errors say that it is; default the module of f.
+        lists: parameters that are lists or trees of arrays.
+
+    Returns:
+        A function with the signature and the docstring of ``f``: Tensors come out if one goes in.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> def moment(x: jax.Array, order: int = 2) -> jax.Array:
+    ...     return jnp.mean(x**order)
+    >>> fad.extend.array_function(moment)(fad.tensor([1.0, 3.0], requires_grad=True), 2)
+    Tensor(5., dtype=float32, grad_fn=<MomentBackward>)
+    """
+    made = Op(name or f.__name__, module or f.__module__, f, dict.fromkeys(lists, ARRAY))
+    return made.function

@@ -168,6 +168,29 @@ CLASSES: dict[str, frozenset[str]] = {
 # Objects that compute when they are indexed.
 INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ mgrid ogrid r_")}
 
+# Functions that the tool `fad.formulas` has in place of JAX's: with other derivatives, or more arguments.
+WRITTEN: dict[str, frozenset[str]] = {
+    "jax.lax": _names(
+        """acosh asinh bessel_i0e bessel_i1e betainc digamma igamma igammac lgamma pow scatter_mul"""
+    ),
+    "jax.nn": _names("gelu log1mexp logsumexp"),
+    "jax.numpy": _names(
+        """abs absolute acosh angle arccosh arcsinh arctan2 argpartition asinh atan2 divide einsum
+        float_power fromfunction gradient histogram histogram2d histogram_bin_edges histogramdd hypot i0 ix_
+        kaiser ldexp logaddexp logaddexp2 multiply.at nanstd nanvar pad partition polyfit pow power ravel
+        reshape sign sinc std take true_divide unravel_index vander var vectorize"""
+    ),
+    "jax.numpy.linalg": _names("cond det matrix_norm norm vector_norm"),
+    "jax.scipy.cluster.vq": _names("vq"),
+    "jax.scipy.linalg": _names("det"),
+    "jax.scipy.special": _names(
+        """beta betainc betaln boxcox boxcox1p comb dawsn digamma erfcx exp1 expn gamma gammainc gammaincc
+        gammaln i0 i0e i1 i1e kl_div log_ndtr logsumexp poch polygamma rel_entr sici spence sph_harm_y
+        xlog1py xlogy"""
+    ),
+    "jax.scipy.stats": _names("sem"),
+}
+
 # What a ufunc has besides its call.
 UFUNC_ATTRIBUTES = ("nin", "nout", "nargs", "identity")
 UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")

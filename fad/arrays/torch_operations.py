@@ -1,4 +1,4 @@
-"""PyTorch's functions of `fad.arrays.torch_functions` as operations.
+"""PyTorch's functions of `fad.formulas.torch_functions` as operations.
 
 ``torch_operations.addmm`` is a fad function, with its ``op``; it is made when it is first looked up.
 """
@@ -9,7 +9,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from jax import Array
 
 from fad.arrays.arguments import OF_NUMBERS, Form, all_if_empty, dims_of, of_number
 from fad.arrays.operations import Op
+from fad.core.faces import tool
 from fad.core.level import bind
 from fad.core.types import PyTree
 from fad.views.chains import Write
@@ -55,7 +55,7 @@ def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[...,
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        module = import_module("fad.arrays.torch_functions")  # takes time: at the first use
+        module = tool("formulas.torch_functions")
         for attribute in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
             function: Any = getattr(module, attribute, None)
             if getattr(function, "__module__", None) == module.__name__:

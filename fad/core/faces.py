@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
 class Face:
@@ -65,6 +66,15 @@ def _homes_of(table: dict[str, str]) -> dict[str, tuple[str, str]]:
             name, _, attribute = entry.partition("=")
             homes[name] = (home, attribute or name)
     return homes
+
+
+def tool(name: str) -> Any:
+    """A tool of fad, imported when the library needs it: what stands on the library is not known before.
+
+    >>> tool("formulas").__name__
+    'fad.formulas'
+    """
+    return importlib.import_module(f"fad.{name}")
 
 
 def module_without_file(name: str, doc: str, is_package: bool = False, **names: object) -> None:

@@ -193,7 +193,13 @@ def opened(program: JaxProgram | JaxBody) -> Any:
 
 
 def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquation:
-    """An equation with ``f`` of each jaxpr among its parameters in its place."""
+    """An equation with ``f`` of each jaxpr among its parameters in its place.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> eqn = jax.make_jaxpr(lambda x: jax.jit(jnp.sin)(x))(1.0).eqns[0]
+    >>> fad.extend.with_programs(eqn, lambda body: body.replace(eqns=body.eqns * 2)).params["jaxpr"].eqns
+    [a:f32[] = sin b:f32[], a:f32[] = sin b:f32[]]
+    """
 
     def mapped(value: Any) -> Any:
         if isinstance(value, Jaxpr):

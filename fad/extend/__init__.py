@@ -22,16 +22,17 @@ _NAMES = {
     "fad.functions.user_rules": "HOST_ERRORS",
     "fad.transforms.boundary": "Call enter has_tensor leave zeros_like",
     # Programs of JAX.
-    "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace",
+    "fad.core.jaxprs": "is_elementwise=is_elementwise_equation program_key=jaxpr_key trace with_programs",
     "fad.core.jaxapi": """axes_named branches called evaluate_equation parameters programs
         run_program=run_jaxpr scan_parts while_parts""",
     "fad.core.dataflow": "Dataflow",
-    "fad.views.scatter_mul": "scattered_to",
+    "fad.arrays.arguments": "dims_of",
+    "fad.arrays.operations": "array_function",
     "fad.extend.declared": "declared_sparsity",
     "fad.functions.attached": "with_derivative",
-    "fad.views.linear_calls": "linear_call",
+    "fad.extend.linear_calls": "linear_call",
     "fad.extend.staging": "aval_of body_of dependence split_call stage varying_alike",
-    "fad.extend.interpretation": "depends_on_point derivative_of interpret",
+    "fad.extend.interpretation": "depends_on_point derivative_of interpret scattered_to",
     # What a tool that looks on sees.
     "fad.extend.observing": "is_deferred node_info observe observe_nodes running_levels thread_id",
 }

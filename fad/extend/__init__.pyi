@@ -8,6 +8,8 @@ docs/extending.md shows one of each.
 
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
+from fad.arrays.arguments import dims_of as dims_of
+from fad.arrays.operations import array_function as array_function
 from fad.core.dataflow import Dataflow as Dataflow
 from fad.core.jaxapi import axes_named as axes_named
 from fad.core.jaxapi import branches as branches
@@ -21,6 +23,7 @@ from fad.core.jaxapi import while_parts as while_parts
 from fad.core.jaxprs import is_elementwise_equation as _is_elementwise
 from fad.core.jaxprs import jaxpr_key as _program_key
 from fad.core.jaxprs import trace as trace
+from fad.core.jaxprs import with_programs as with_programs
 from fad.core.level import Level as Level
 from fad.core.level import bind as bind
 from fad.core.level import flush as flush
@@ -46,6 +49,8 @@ from fad.extend.declared import declared_sparsity as declared_sparsity
 from fad.extend.interpretation import depends_on_point as depends_on_point
 from fad.extend.interpretation import derivative_of as derivative_of
 from fad.extend.interpretation import interpret as interpret
+from fad.extend.interpretation import scattered_to as scattered_to
+from fad.extend.linear_calls import linear_call as linear_call
 from fad.extend.observing import is_deferred as is_deferred
 from fad.extend.observing import node_info as node_info
 from fad.extend.observing import observe as observe
@@ -67,8 +72,6 @@ from fad.transforms.boundary import enter as enter
 from fad.transforms.boundary import has_tensor as has_tensor
 from fad.transforms.boundary import leave as leave
 from fad.transforms.boundary import zeros_like as zeros_like
-from fad.views.linear_calls import linear_call as linear_call
-from fad.views.scatter_mul import scattered_to as scattered_to
 
 is_elementwise = _is_elementwise
 map_outputs = _map_outputs

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+import jax.numpy as jnp
+from jax import lax
 
 from fad.core.avals import aval_of, struct_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, evaluate_equation, without_unused
 from fad.core.jaxprs import jvp_in, trace
-from fad.core.types import Array, Atom, JaxBody, JaxEquation, JaxProgram, Outputs
+from fad.core.types import Array, Atom, JaxBody, JaxEquation, JaxProgram, Outputs, PyTree
 
 V = TypeVar("V")
 
@@ -112,3 +116,39 @@ def depends_on_point(derivative: JaxBody, differentiated: Sequence[int]) -> bool
         if any([not isinstance(v, Literal) and v in reached for v in eqn.invars]):
             reached.update([v for v in eqn.outvars if is_inexact(v.aval.dtype)])
     return any([not isinstance(v, Literal) and v in reached for v in derivative.outvars])
+
+
+def scattered_to(
+    shape: tuple[int, ...],
+    updates: tuple[int, ...],
+    indices: PyTree,
+    numbers: lax.ScatterDimensionNumbers,
+    mode: PyTree,
+    outside: int,
+) -> Array:
+    """Where in a flat array of a shape each element of the updates of a scatter goes.
+
+    Arguments:
+        shape, updates: the shapes of the array and of the updates.
+        indices, numbers, mode: those of the scatter.
+        outside: what stands for elements that are dropped.
+
+    >>> import fad, jax, jax.numpy as jnp
+    >>> add = lambda x: jnp.zeros(3).at[jnp.array([2, 5])].add(x)
+    >>> eqn = jax.make_jaxpr(add)(jnp.ones(2)).eqns[-1]
+    >>> numbers, mode = fad.extend.parameters(eqn)
+    >>> fad.extend.scattered_to((3,), (2,), jnp.array([[2], [5]]), numbers, mode, -1).tolist()
+    [2, -1]
+    """
+    places = jnp.arange(math.prod(shape), dtype=jnp.int32).reshape(shape)
+    windows = iter([updates[d] for d in numbers.update_window_dims])
+    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    mirrored = lax.GatherDimensionNumbers(
+        offset_dims=tuple(numbers.update_window_dims),
+        collapsed_slice_dims=tuple(numbers.inserted_window_dims),
+        start_index_map=tuple(numbers.scatter_dims_to_operand_dims),
+        operand_batching_dims=tuple(numbers.operand_batching_dims),
+        start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
+    )
+    sizes = [1 if d in single else next(windows) for d in range(len(shape))]
+    return lax.gather(places, indices, mirrored, sizes, mode=mode, fill_value=outside)

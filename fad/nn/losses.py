@@ -32,10 +32,10 @@ from jax import Array
 from jax.scipy.special import xlogy
 from jax.typing import ArrayLike
 
-from fad.arrays.operations import Op
-from fad.arrays.smooth_norms import vector_norm
 from fad.errors import ArgumentError
-from fad.errors.missing_names import hints_of as _hints_of
+from fad.errors import hints_of as _hints_of
+from fad.extend import array_function
+from fad.formulas import vector_norm
 
 __all__ = [
     "binary_cross_entropy",
@@ -64,7 +64,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
 
 def _operation(function: Callable[..., Array]) -> Any:
     """The function of JAX arrays as one operation, with its signature and docstring."""
-    return Op(function.__name__, "fad.nn", function).function
+    return array_function(function, module="fad.nn")
 
 
 def _reduced(loss: Array, reduction: str, who: str) -> Array:

@@ -10,15 +10,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from fad.arrays.arguments import ARRAY
-from fad.arrays.operations import Op
-from fad.arrays.smooth_norms import vector_norm
-from fad.core.tensor import Tensor
-from fad.core.types import PyTree
-from fad.errors import ArgumentError, describe
-from fad.errors.missing_names import hints_of
+from fad import Tensor, no_grad
+from fad.errors import ArgumentError, describe, hints_of
+from fad.extend import array_function
+from fad.extend.types import PyTree
+from fad.formulas import vector_norm
 from fad.numpy import zeros
-from fad.tape.grad_mode import no_grad
 
 __all__ = [
     "clip_grad_norm_",
@@ -43,14 +40,13 @@ def _clip_factor(total_norm: Any, max_norm: Any) -> Array:
     return jnp.minimum(max_norm / (total_norm + 1e-6), 1.0)
 
 
-_norm = Op("get_total_norm", "fad.nn.utils", _total_norm, {"tensors": ARRAY}).function
-_factor = Op("clip_factor", "fad.nn.utils", _clip_factor).function
-_concatenated = Op(
-    "parameters_to_vector",
-    "fad.nn.utils",
+_norm = array_function(_total_norm, name="get_total_norm", lists=["tensors"])
+_factor = array_function(_clip_factor, name="clip_factor")
+_concatenated = array_function(
     lambda tensors: jnp.concatenate([jnp.ravel(x) for x in tensors]),
-    {"tensors": ARRAY},
-).function
+    name="parameters_to_vector",
+    lists=["tensors"],
+)
 
 
 def _tensors(parameters: Tensor | Iterable[PyTree] | PyTree, who: str) -> Iterator[Tensor]:

@@ -14,6 +14,7 @@ import numpy as np
 from fad.core.avals import with_constants
 from fad.core.borrowed import as_array
 from fad.core.caches import Table, exact
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.level import bind
 from fad.core.primitive import Primitive
@@ -25,7 +26,6 @@ from fad.views.aliases import has_only_values, only_value
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import attach, bind_view
 from fad.views.masked_parts import MASKED_UPDATES, masked_part
-from fad.views.scatter_mul import combine_at
 
 # The forms of indices: what is static in an index, and the numbers and arrays that are not.
 
@@ -485,6 +485,10 @@ def _key_of(index: PyTree) -> Hashable:
     return tuple(key)
 
 
+# Methods of ``x.at[...]`` that have no derivative in JAX where indices repeat.
+_MULTIPLYING = frozenset(["divide", "mul", "multiply", "power"])
+
+
 @functools.lru_cache(maxsize=4096)
 def updater(
     method: str, form: tuple[Hashable, ...], options: tuple[tuple[str, object], ...]
@@ -495,9 +499,12 @@ def updater(
         # Cut the windows out, update inside, and put them back: one slice update, no scatter.
         wide = _with_flags(form, x)
         starts, sizes, rest = _windows(form, values, wide.shape, False)
-        new = _paste(
-            wide, combine_at(method, _cut(wide, starts, sizes), rest, v, **dict(options)), starts
-        )
+        part = _cut(wide, starts, sizes)
+        if method in _MULTIPLYING:
+            changed = tool("formulas").combine_at(method, part, rest, v, **dict(options))
+        else:
+            changed = getattr(part.at[rest], method)(v, **dict(options))
+        new = _paste(wide, changed, starts)
         return new if wide is x else new.reshape(x.shape)
 
     return Primitive(f"at_{method}", update, positions=True, deferrable=True)

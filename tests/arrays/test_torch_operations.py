@@ -13,8 +13,8 @@ from helpers import assert_close
 import fad
 import fad.numpy as fnp
 from fad.arrays import torch_operations
-from fad.arrays.torch_functions import ValuesIndices
 from fad.arrays.torch_operations import FORMS
+from fad.formulas.torch_functions import ValuesIndices
 
 A = jnp.array([[1.0, 5.0, 2.0], [4.0, 3.0, 6.0]])
 

@@ -28,12 +28,12 @@ ROOMS = {
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks engine
         vmap staged""",
-    "views": "linear_calls pytree chains aliases make_view masked_parts scatter_mul indexing inplace copying",
-    "arrays": """arguments special_cases numpy_functions operations smooth_functions smooth_special
-        smooth_norms torch_functions torch_operations control_flow while_loops namespaces""",
+    "views": "pytree chains aliases make_view masked_parts indexing inplace copying",
+    "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow while_loops
+        namespaces""",
     "numpy": "",
     "lax": "",
-    "nn": "losses utils",
+    "nn": "",
     "random": "",
     "scipy": "",
     "functions": """context rules derived_rules closures native user_rules compiled_rules calls attached
@@ -43,7 +43,7 @@ ROOMS = {
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
-    "extend": "types observing interpretation declared staging operations",
+    "extend": "types linear_calls observing interpretation declared staging operations",
     "autograd": "*",
     "func": "*",
     "rolling": "repeats scans",
@@ -51,6 +51,9 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
+    "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
+        torch_functions""",
+    "nn": "losses utils",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans
@@ -65,9 +68,9 @@ IN_FRONT = {
     "errors",
     "autograd",
     "extend",
+    "formulas",
     "func",
     "implicit",
-    "nn",
     "testing",
     "viz",
     "replay",

@@ -9,8 +9,8 @@ from helpers import ROOT
 
 # Modules that are wholly tested in another file: what they have is a few lines, or runs only as part of that.
 ELSEWHERE = {
-    "arrays/smooth_special": "arrays/test_smooth_functions.py",
-    "arrays/torch_functions": "methods/test_names_vs_torch.py",
+    "formulas/smooth_special": "formulas/test_smooth_functions.py",
+    "formulas/torch_functions": "methods/test_names_vs_torch.py",
     "core/types": "project/test_annotations.py",
     "extend/types": "project/test_annotations.py",
     "random": "arrays/test_namespaces.py",

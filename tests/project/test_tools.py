@@ -15,6 +15,8 @@ from helpers import ROOT
 PACKAGE = ROOT / "fad"
 # The files of each tool, by how their paths begin; the longest beginning counts.
 TOOLS = {
+    "formulas": ["formulas/"],
+    "nn": ["nn/losses", "nn/utils"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
     "laplacians": ["laplacians/"],
@@ -30,7 +32,7 @@ PUBLIC = {
     *"""fad.autograd fad.autograd.forward_ad fad.autograd.function fad.autograd.functional
     fad.autograd.grad_mode fad.autograd.graph fad.errors fad.extend fad.extend.types fad.func
     fad.lax fad.lax.linalg fad.nn fad.numpy fad.numpy.fft fad.numpy.linalg fad.random fad.scipy
-    fad.implicit fad.taylor fad.testing fad.viz""".split(),
+    fad.formulas fad.implicit fad.taylor fad.testing fad.viz""".split(),
 }
 
 

@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Self
 
 from fad.arrays.annotations import Index
-from fad.arrays.torch_functions import MinMax, ValuesIndices
+from fad.formulas.torch_functions import MinMax, ValuesIndices
 from fad.core.types import Axes, DeviceLike, Operand, PyTree
 from fad.tape.graph import GradientEdge
 from fad.tape.graph import Node

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from fad.core.types import Operand, PyTree
-from fad.views.linear_calls import linear_call
+from fad.extend import linear_call, scattered_to
+from fad.extend.types import Operand, PyTree
 
 Multiply = Callable[..., Array]
 
@@ -83,41 +83,6 @@ def _of_others(at: Array, v: Array) -> Array:
 
 def _places(shape: tuple[int, ...]) -> Array:
     return lax.iota(jnp.int32, math.prod(shape)).reshape(shape)
-
-
-def scattered_to(
-    shape: tuple[int, ...],
-    updates: tuple[int, ...],
-    indices: PyTree,
-    numbers: lax.ScatterDimensionNumbers,
-    mode: PyTree,
-    outside: int,
-) -> Array:
-    """Where in a flat array of a shape each element of the updates of a scatter goes.
-
-    Arguments:
-        shape, updates: the shapes of the array and of the updates.
-        indices, numbers, mode: those of the scatter.
-        outside: what stands for elements that are dropped.
-
-    >>> import fad, jax, jax.numpy as jnp
-    >>> add = lambda x: jnp.zeros(3).at[jnp.array([2, 5])].add(x)
-    >>> eqn = jax.make_jaxpr(add)(jnp.ones(2)).eqns[-1]
-    >>> numbers, mode = fad.extend.parameters(eqn)
-    >>> fad.extend.scattered_to((3,), (2,), jnp.array([[2], [5]]), numbers, mode, -1).tolist()
-    [2, -1]
-    """
-    windows = iter([updates[d] for d in numbers.update_window_dims])
-    single = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    mirrored = lax.GatherDimensionNumbers(
-        offset_dims=tuple(numbers.update_window_dims),
-        collapsed_slice_dims=tuple(numbers.inserted_window_dims),
-        start_index_map=tuple(numbers.scatter_dims_to_operand_dims),
-        operand_batching_dims=tuple(numbers.operand_batching_dims),
-        start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
-    )
-    sizes = [1 if d in single else next(windows) for d in range(len(shape))]
-    return lax.gather(_places(shape), indices, mirrored, sizes, mode=mode, fill_value=outside)
 
 
 def multiply_at(x: Array, index: PyTree, v: Array, **options: Any) -> Array:

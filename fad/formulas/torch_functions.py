@@ -1,7 +1,7 @@
 """Functions of PyTorch that JAX does not have, or has with another meaning, written in JAX.
 
 Names, arguments and results are those of PyTorch; several results are a named tuple. The annotations say
-what is an array and what is static, see `fad.arrays.arguments`. Those of matrices come behind
+what is an array and what is static, see `fad.extend.array_function`. Those of matrices come behind
 the others, and those that index last.
 """
 
@@ -15,14 +15,20 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jax import Array
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
-from fad.arrays import smooth_norms, smooth_special
-from fad.arrays.arguments import dims_of, text
-from fad.arrays.smooth_norms import matrix_norm, vector_norm
-from fad.core.types import ArrayFunction, Axes, DType, DTypeLike, Number, PyTree
 from fad.errors import ArgumentError
-from fad.views.scatter_mul import combine_at
+from fad.extend import dims_of
+from fad.extend.types import ArrayFunction, DType, PyTree
+from fad.formulas import smooth_norms, smooth_special
+from fad.formulas.scatter_mul import combine_at
+from fad.formulas.smooth_functions import Axes, Number
+from fad.formulas.smooth_norms import matrix_norm, vector_norm
+
+
+def text(x: Array) -> str:
+    """Dtype and shape of an array, for an error message."""
+    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
 class ValuesIndices(NamedTuple):

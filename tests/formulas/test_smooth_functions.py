@@ -16,7 +16,8 @@ import fad.nn
 import fad.numpy as fnp
 import fad.scipy.linalg as scipy_linalg
 import fad.scipy.special as special
-from fad.arrays.namespaces import SMOOTH
+from fad.arrays import special_cases
+from fad.formulas import INSTEAD, SMOOTH
 
 mp = pytest.importorskip("mpmath", reason="the oracle of many digits (extra: test)")
 
@@ -727,3 +728,9 @@ def test_values_are_those_of_jax(name: str) -> None:
         for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
             assert (g.dtype, g.weak_type, g.shape) == (w.dtype, w.weak_type, w.shape)
             assert np.asarray(g).tobytes() == np.asarray(w).tobytes()
+
+
+def test_the_library_has_their_names() -> None:
+    """And no other ones: a name is looked up there when it is used."""
+    every = {m: {*SMOOTH.get(m, ()), *INSTEAD.get(m, ())} for m in SMOOTH.keys() | INSTEAD.keys()}
+    assert every == special_cases.WRITTEN

@@ -16,23 +16,22 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
 
-from fad.arrays.arguments import Function
-from fad.core.avals import struct_of
-from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import run_jaxpr
-from fad.core.jaxprs import with_programs
-from fad.core.trees import partition
-from fad.core.types import (
+from fad.errors import ArgumentError
+from fad.extend import partition, run_program, with_programs
+from fad.extend.types import (
     Array,
     ArrayFunction,
-    Axes,
+    DType,
     JaxBody,
     JaxEquation,
     Operand,
     Outputs,
     PyTree,
 )
-from fad.errors import ArgumentError
+
+Function = Callable[..., PyTree]
+Axes = int | Sequence[int] | None
+Number = bool | int | float | complex
 
 # Derivatives that are right wherever a function is smooth: what the rules below are made of.
 #
@@ -109,6 +108,11 @@ def no_slope(why: str, error: type[Exception] = NotImplementedError) -> Function
         raise error(why)
 
     return slope
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether values of this dtype have derivatives."""
+    return bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
 def is_real(*values: Operand) -> bool:
@@ -380,7 +384,7 @@ def _with_powers(function: Function) -> Function:
         def one(eqn: JaxEquation) -> JaxEquation:
             if eqn.primitive is not lax.pow_p:
                 return with_programs(eqn, replaced)
-            (made,) = jax.make_jaxpr(power)(*[struct_of(v.aval) for v in eqn.invars]).jaxpr.eqns
+            (made,) = jax.make_jaxpr(power)(*[v.aval for v in eqn.invars]).jaxpr.eqns
             return made.replace(invars=eqn.invars, outvars=eqn.outvars)
 
         return jaxpr.replace(eqns=list(map(one, jaxpr.eqns)))
@@ -393,7 +397,7 @@ def _with_powers(function: Function) -> Function:
             return function(*args, **options)
 
         closed, shape = jax.make_jaxpr(flat, return_shape=True)(*arrays)
-        outs = run_jaxpr(closed.replace(jaxpr=replaced(closed.jaxpr)), *arrays)
+        outs = run_program(closed.replace(jaxpr=replaced(closed.jaxpr)), *arrays)
         return jax.tree.unflatten(jax.tree.structure(shape), outs)
 
     return smooth

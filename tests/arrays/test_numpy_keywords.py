@@ -12,8 +12,8 @@ from numpy_calls import WITH_KEYWORDS, check
 
 import fad
 import fad.numpy as fnp
-from fad.arrays import numpy_functions
-from fad.arrays.numpy_functions import OWN
+from fad.arrays import numpy_keywords
+from fad.formulas.numpy_functions import OWN
 
 
 @pytest.mark.sweep("call", WITH_KEYWORDS, sample=32)
@@ -67,7 +67,7 @@ def test_what_numpy_does_not_have_is_an_error() -> None:
 def test_the_page_names_all_that_is_treated() -> None:
     page = (ROOT / "docs" / "for-numpy-users.md").read_text()
     named = set(re.findall(r"`(\w+)=?`", page))
-    for name in (*numpy_functions._NO_EFFECT, "dtype"):
+    for name in (*numpy_keywords._NO_EFFECT, "dtype"):
         assert name in named, name
     for function in OWN:
         assert function in named, function

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fad.arrays.arguments import Function
-from fad.arrays.smooth_functions import (
+from fad.extend.types import Array, ArrayFunction, Outputs, PyTree
+from fad.formulas.smooth_functions import (
     I0,
     I0E,
     I1,
     I1E,
     IN_NN,
+    Function,
     for_real,
     mended,
     no_slope,
@@ -29,11 +30,10 @@ from fad.arrays.smooth_functions import (
     with_rule,
     with_slopes,
 )
-from fad.core.types import Array, ArrayFunction, Outputs, PyTree
 
 # Functions around the gamma function with derivatives that are right wherever they are smooth.
 #
-# See NOTE [smooth] in `fad.arrays.smooth_functions`, and `fad.arrays.smooth_functions`.
+# See NOTE [smooth] in `fad.formulas.smooth_functions`.
 
 _over = over_power(1)
 
@@ -309,7 +309,7 @@ AROUND_GAMMA: dict[str, Function] = {
 
 # Functions of jax.scipy.special with derivatives that are right wherever they are smooth.
 #
-# See NOTE [smooth] in `fad.arrays.smooth_functions`, and `fad.arrays.smooth_functions`.
+# See NOTE [smooth] in `fad.formulas.smooth_functions`.
 
 
 def _nonzero(x: Array) -> Array:

@@ -8,8 +8,8 @@ that is 0 (the 1-norm), and for each singular value that is 0 (the nuclear norm)
 slope, in which a quotient by what is 0 is 0. Slopes have such rules again, so derivatives of higher order
 are 0 in the directions in which there is a kink.
 
-See NOTE [smooth] in `fad.arrays.smooth_functions` too. Values are those of JAX, and so is the cost: a row has
-one more selection.
+See NOTE [smooth] in `fad.formulas.smooth_functions` too. Values are those of JAX, and so is the cost: a row
+has one more selection.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fad.arrays.arguments import Function
-from fad.arrays.smooth_functions import (
+from fad.extend.types import Array, Operand, Outputs, PyTree
+from fad.formulas.smooth_functions import (
+    Axes,
+    Function,
+    Number,
     all_axes,
     computed_as,
     divisor,
+    is_inexact,
     is_real,
     mended,
     with_rule,
     with_slopes,
 )
-from fad.core.dtypes import is_inexact
-from fad.core.types import Array, Axes, Number, Operand, Outputs, PyTree
 
 
 def _inner(x: Array, y: Array, axis: Axes, keepdims: bool = False) -> Array:
