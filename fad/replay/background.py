@@ -11,19 +11,15 @@ import os
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fad.core.threads import pace
 from fad.core.types import Aval
 
+if TYPE_CHECKING:
+    from fad.replay.program import Program
+
 LONGEST_QUEUE = 256  # what is queued; the rest is submitted again at a later call
-
-
-class Compiling(Protocol):
-    """What can be compiled for abstract values."""
-
-    def compile(self, avals: Sequence[Aval]) -> None:
-        """Compile it; nothing is raised."""
 
 
 class _Worker:
@@ -43,11 +39,11 @@ class _Worker:
         """Begin anew; ``stopped`` in a forked child: the threads of XLA do not exist there."""
         self.changed = threading.Condition()
         self.compiling = threading.RLock()  # locked while the thread compiles, and by forks
-        self.queue: list[tuple[weakref.ref[Compiling], Sequence[Aval]]] = []
+        self.queue: list[tuple[weakref.ref[Program], Sequence[Aval]]] = []
         self.thread: threading.Thread | None = None
         self.stopped = stopped
 
-    def submit(self, program: Compiling, avals: Sequence[Aval]) -> bool:
+    def submit(self, program: Program, avals: Sequence[Aval]) -> bool:
         """Have a program compiled for arrays of these avals; False if that cannot be."""
         with self.changed:
             if self.stopped or len(self.queue) >= LONGEST_QUEUE:

@@ -41,9 +41,9 @@ from fad.core.jaxapi import (
     programs,
     write_equations,
 )
-from fad.core.jaxprs import inner_jaxprs, parameters_key, select, spread
+from fad.core.jaxprs import parameters_key, select, spread
 from fad.core.primitive import barrier_primitive, optimization_barrier
-from fad.core.threads import make_jit, pace, without_collector
+from fad.core.threads import pace, without_collector
 from fad.core.types import Array, ArrayFunction, Atom, Aval, JaxBody, JaxEquation, JaxProgram
 
 # XLA's options for a program of small arrays on the CPU, compiled at the top level. By default XLA schedules
@@ -53,12 +53,6 @@ _ON_CPU: dict[str, bool | str] = {
     "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
     "xla_disable_hlo_passes": "cse_barrier_expander",
 }
-
-
-def jit_of_small(f: ArrayFunction) -> jax.stages.Wrapped:
-    """``jax.jit`` for a program of small arrays, which is called outside of all JAX transforms."""
-    options = _ON_CPU if jax.default_backend() == "cpu" else {}
-    return make_jit(without_collector(f), compiler_options=options)
 
 
 def _copying_barrier(*values: Array, copied: Sequence[bool]) -> list[Array]:
@@ -77,29 +71,25 @@ define_primitive(_copying_barrier_primitive, _copying_barrier, lambda *avals, co
 
 def jit_exact(f: ArrayFunction, avals: Sequence[Aval]) -> ArrayFunction:
     """``f``, which returns a tuple, compiled for small arrays, with bitwise the results of eager
-    execution; see NOTE [exact programs].
-
-    Raises:
-        NotImplementedError: XLA cannot compile it so, see NOTE [calls in reducers].
+    execution; see NOTE [exact programs]. It is called outside of all JAX transforms.
     """
-    lowered, count = without_collector(_lowered)(f, avals)
-    compiled = lowered.compile()
+    lowered, count = _lowered(f, avals)
+    compiled = lowered.compile(_ON_CPU if jax.default_backend() == "cpu" else None)
     return lambda *values: compiled(*values)[:count]
 
 
+@without_collector
 def _lowered(f: ArrayFunction, avals: Sequence[Aval]) -> tuple[jax.stages.Lowered, int]:
     """The program for `jit_exact`, and how many of its results are those of ``f``."""
-    closed = jit_of_small(f).trace(*avals).jaxpr
+    closed = jax.make_jaxpr(f)(*avals)
     body = closed.jaxpr
-    if _calls_in_reducers(body):
-        raise NotImplementedError("a call in a function that combines two numbers")
     outvars = [*body.outvars, *_unread(body)]
     whole = closed.replace(jaxpr=body.replace(eqns=_with_copies(closed), outvars=outvars))
 
     def written(*values: Array) -> tuple[Array, ...]:
         return tuple(write_equations(current_program(), whole, values))
 
-    return jit_of_small(written).lower(*avals), len(body.outvars)
+    return jax.jit(written).lower(*avals), len(body.outvars)
 
 
 def _unread(jaxpr: JaxBody) -> list[Atom]:
@@ -133,25 +123,6 @@ def _with_copies(closed: JaxProgram) -> list[JaxEquation]:
             eqn = eqn.replace(primitive=_copying_barrier_primitive, params=params)
         eqns.append(eqn)
     return eqns
-
-
-def _calls_in_reducers(jaxpr: JaxBody, inside: bool = False) -> bool:
-    """Whether a program that combines two numbers of an array into one calls another program.
-
-    NOTE [calls in reducers]
-
-        add = jnp.frompyfunc(lambda a, b: a + b, 2, 1)  # it calls a compiled function
-        print(fad.grad(lambda x: fad.lax.reduce(x, np.float32(0), add, (0,)))(jnp.ones(3)))
-
-    Between barriers, XLA crashes on such a program. So what contains one runs one by one.
-    """
-    for eqn in jaxpr.eqns:
-        if inside and called(eqn) is not None:
-            return True
-        combines = eqn.primitive.name.startswith(("reduce", "scatter", "select_and_"))
-        if any([_calls_in_reducers(inner, combines) for inner in inner_jaxprs(eqn)]):
-            return True
-    return False
 
 
 # Whose result XLA may take for the last operand that is as large.

@@ -246,14 +246,12 @@ class Past(Meta):
     ``leaf``: the accumulator of both, kept alive.
     """
 
-    leaf: object = None
-
-    def __init__(self, owner: Tensor, version: int) -> None:
+    def __init__(self, owner: Tensor, version: int, leaf: object = None) -> None:
         if owner.meta is not None:
             vars(self).update(vars(owner.meta))
             self.link = None  # a view would take the value of its base
         self.storage = storage_of(owner)
-        self.version = version
+        self.version, self.leaf = version, leaf
 
 
 def as_captured(x: Input) -> Any:
@@ -273,8 +271,7 @@ def as_captured(x: Input) -> Any:
         handle = a._level.unflatten(x.layout, iter(x.parts or (jaxapi.zeros(x.aval),)))
     else:
         handle = alias(a) if type(x.parts[0]) is Tensor else new_tensor(x.parts[0], ROOT)
-    past = handle.meta = Past(a, x.state[0])
-    past.leaf = leaf
+    handle.meta = Past(a, x.state[0], leaf)
     if edge is not None and leaf is None:
         handle._node, handle._output_nr = edge
         if type(edge[0]) is Lazy:

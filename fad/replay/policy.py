@@ -116,13 +116,12 @@ class Policy:
 
     XLA takes some milliseconds for each operation that it compiles, and slows down what computes meanwhile.
     A program of few operations is compiled when it repeats. One of many takes seconds, about as long as it
-    takes to run its operations one by one ``RUNS`` times. It is compiled once it has repeated as often as
-    that, from call ``due`` on (0: not known yet); where a long trace has one segment several times, it is due
-    earlier. Nothing is traced before.
+    takes to run its operations one by one ``RUNS`` times. It is compiled once it has repeated, from call
+    ``due`` on; where a long trace has one segment several times, that is earlier.
     """
 
     begun: int = 0
-    due: int = 0
+    due: int = RUNS
     failures: int = 0
 
     def backs_off(self) -> bool:
@@ -130,27 +129,21 @@ class Policy:
         self.begun += 1
         if at_once:
             return False
-        if self.begun < self.due:
-            return True
         if self.begun & ((1 << min(self.failures >> 2, 8)) - 1):
             return True
         self.failures += 1  # set to 0 when it is replayed
         return False
 
-    def decide(self, last: State, ended: dict[State, int]) -> None:
-        """Decide when its programs are compiled: a trace has ended after the state ``last``.
+    def decide(self, ended: dict[State, int]) -> None:
+        """Decide when long programs are compiled, after a trace whose segments ended so often in each way."""
+        self.due = RUNS * (len(ended) + 1) // (sum(ended.values()) + 1)
 
-        ``ended`` has the states at which its segments before ended, and how often.
-        """
-        if at_once:
-            self.due = self.begun
-        elif not self.due:
-            work = last.work + sum([s.work * times for s, times in list(ended.items())])
-            runs = RUNS * (len(ended) + 1) // (sum(ended.values()) + 1) if work > SHORT else 0
-            self.due = self.begun + runs
+    def is_early(self, at: State) -> bool:
+        """Whether a program that ends at this state is long, and not compiled yet."""
+        return at.work > SHORT and self.begun < self.due
 
     def program(
-        self, ending: Ending, path: Sequence[State], make: Make, *, now: bool, new: bool, long: bool
+        self, ending: Ending, path: Sequence[State], make: Make, *, now: bool, new: bool
     ) -> Program | str:
         """The first program of a stretch that has ended like this; or why its operations run one by one.
 
@@ -158,13 +151,11 @@ class Policy:
             path: its states.
             now: it is part of a program of an outer level, and not compiled for itself.
             new: it may be compiled in the calling thread, see NOTE [first calls].
-            long: it is one of several segments, see NOTE [long programs].
         """
         ending.count += 1
         fresh = fresh_in(path) if new else 0
         whole = new and repays_whole(path[-1].work, fresh)
-        is_due = at_once or 0 < self.due <= self.begun
-        repeated = ending.count >= (REPEATS if is_due or not long else RUNS)
+        repeated = ending.count >= REPEATS and not self.is_early(path[-1])
         if not (repeated or whole or now or at_once):
             return "it is new"
         program = ending.program = make()
@@ -172,8 +163,6 @@ class Policy:
             program.in_foreground, program.fresh = whole, fresh
             for use in {s.use for s in path}:
                 use.times += 1
-        if whole:
-            self.due = self.due or self.begun
         return program
 
     def have_ready(self, program: Program, values: Sequence[Operand]) -> bool:

@@ -52,7 +52,7 @@ from fad.replay.inputs import (
 from fad.replay.policy import TIMES
 from fad.replay.program import Program
 from fad.replay.states import State, made_of, origin_of, tree
-from fad.tape.engine import pull_back
+from fad.tape.engine import graph_of, pull_back
 from fad.tape.graph import Node, running
 from fad.tape.recorder import ROOT
 
@@ -110,11 +110,6 @@ class Stretch:
         """Whether another thread has written to an input, or to an output in ``pasts``."""
         pasts = [past.version != past.storage.version for past in self.pasts.values()]
         return any([*pasts, *[state_of(x.argument) != x.state for x in self.inputs]])
-
-    def passed(self, ends: Places, wanted: Places) -> frozenset[int]:
-        """All outputs that a backward pass goes through from those in ``ends`` to the inputs ``wanted``."""
-        at = self.path[-1]
-        return tree.remember(at.passes, (ends, wanted), lambda: _passed(self.path, ends, wanted))
 
     def keep_pasts(self, outputs: Sequence[Tensor], kept: Places) -> None:
         """Keep the states of outputs that may be written to without their nodes: of views, and of what
@@ -294,21 +289,6 @@ def _on_deleted(
     return outs
 
 
-def _passed(path: Sequence[State], ends: Places, wanted: Places) -> frozenset[int]:
-    """`Stretch.passed`."""
-    led = {~k for k in wanted}
-    for at in path:
-        if any([m and r in led for r, m in zip(at.refs, at.outcome.routed, strict=False)]):
-            led.update(range(at.first, at.size))
-    passed = {k for k in ends if k in led}
-    for at in reversed(path):
-        if not passed.isdisjoint(range(at.first, at.size)):
-            passed.update(range(at.first, at.size))
-            routes = zip(at.refs, at.outcome.routed, strict=False)
-            passed.update([r for r, m in routes if m and r >= 0 and r in led])
-    return frozenset(passed)
-
-
 Arrived = dict[Hashable, Value]  # gradients, by `Stretch.places`
 _opening = threading.RLock()
 
@@ -317,9 +297,9 @@ class Segment:
     """A stretch that has run as a program. It is the ``trace`` of its lazy outputs, see `Deferred`.
 
     ``places`` are the numbers of its outputs that require grad and were referenced, ``outputs`` has these,
-    each with its `Lazy`. ``freed`` are those that backward passes have gone through. ``edges`` are the places
-    in the graph of the outputs in ``places``, once it is opened. ``first`` is the number that its first
-    operation has in the order of recording.
+    each with its `Lazy`. ``freed`` says from which outputs to which inputs backward passes have gone that
+    freed their graph. ``edges`` are the places in the graph of the outputs in ``places``, once it is opened.
+    ``first`` is the number that its first operation has in the order of recording.
     """
 
     done = True
@@ -332,7 +312,7 @@ class Segment:
         self.stretch = stretch
         self.places = places
         self.outputs: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Lazy]]] = {}
-        self.freed: frozenset[int] = frozenset()
+        self.freed: list[tuple[Places, Places]] = []
         self.edges: dict[int, tuple[Node, int]] | None = None
         trace.segments = trace.segments or weakref.WeakValueDictionary()
         trace.segments[self.first] = self
@@ -374,9 +354,8 @@ class Segment:
                 outputs[k] = t
         cells = stretch.record(outputs, self.first)
         edges = {k: (cells[k]._node, cells[k]._output_nr) for k in self.places}
-        live = {o._node for k, o in enumerate(cells) if k not in self.freed}
-        live |= _nodes_before(stretch)
-        _release({cells[k]._node for k in self.freed} - live - {None}, live)
+        for ends, wanted in self.freed:
+            _release([cells[k]._node for k in ends], stretch, wanted)
         if self.edges is None:  # else a finalizer came between two lines
             self.edges = edges
             self.stretch = stretch.without_values()
@@ -396,18 +375,13 @@ class Segment:
         return not stretch.is_changed()
 
     def free(self, ends: Places, wanted: Places) -> None:
-        """Note that a pass has freed what it went through; drop the inputs if nothing else can be reached.
-
-        What nothing refers to any more, as an output that was made to be read, cannot be gone through later.
-        """
-        stretch = self.stretch
-        self.freed |= stretch.passed(ends, wanted)
+        """Note that a pass has freed what it went through; drop the inputs if nothing else refers to it."""
+        self.freed.append((ends, wanted))
         if self.edges is not None:  # it was opened in the middle of the pass
-            nodes = {self.edges[k][0] for k in ends if k in self.edges}
-            _release(nodes, _nodes_before(stretch))
-        alive = tuple([k for k, (_, lazy) in self.outputs.items() if lazy() is not None])
-        if self.freed.issuperset(stretch.passed(alive, stretch.variables)):
-            self.stretch = stretch.without_values()
+            _release([self.edges[k][0] for k in ends if k in self.edges], self.stretch, wanted)
+        alive = [k for k, (_, lazy) in self.outputs.items() if lazy() is not None]
+        if {*ends} >= {*alive} and {*wanted} >= {*self.stretch.variables}:
+            self.stretch = self.stretch.without_values()
 
     def send_back(self, stretch: Stretch, arrived: Arrived) -> None:
         """Replace what has ``arrived`` at its outputs by what arrives at its inputs.
@@ -496,7 +470,9 @@ class Way(NamedTuple):
 def way_from(
     trace: Trace, outs: Sequence[Any], leaves: Sequence[Any] | None, frees: bool
 ) -> Way | None:
-    """The way from outputs of a trace to ``leaves``, or all; None if anything but whole segments is on it."""
+    """The way from outputs of a trace to ``leaves``, or all; None if anything but whole segments is on it, or
+    if it does not lead to one of these.
+    """
     lazies: list[Any] = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
     source: Any = lazies[0].trace if lazies and lazies[0] else None
     stretches = {s: s.stretch for s in reversed([*trace.segments.values()])}
@@ -515,21 +491,14 @@ def way_from(
         return None
     wanted = stretch.variables
     leaves = [*used.values()] if leaves is None else leaves
-    if any([id(t) not in used and _is_used(t) for t in leaves]):
+    if not used.keys() >= {*map(id, leaves)}:
         return None
     if stretches and not (frees and used.keys() <= {*map(id, leaves)}):
         return None
     if not stretches:
         numbers = {id(stretch.inputs[k].argument): k for k in wanted}
-        wanted = tuple([numbers[id(t)] for t in leaves if id(t) in numbers])
+        wanted = tuple([numbers[id(t)] for t in leaves])
     return Way(source, stretch, tuple([z.place for z in lazies]), wanted, stretches, leaves)
-
-
-def _is_used(t: Any) -> bool:
-    """Whether ``t`` is anything but a leaf of the tape that no node leads to."""
-    if type(t) is not Tensor or t._level is not ROOT or not t._requires_grad:
-        return True
-    return (t.meta is not None and t.meta.link is not None) or edge_of(t) is not None
 
 
 def fill(
@@ -562,25 +531,15 @@ def fill(
     if segment is not None and freed:
         segment.free(freed, wanted)
     # Where a finalizer has looked at a node in the middle of the pass.
-    nodes = {outputs[k]._node for k in freed if outputs[k]._lazy is None} - {None}
-    if nodes:
-        _release(nodes, _nodes_before(stretch))
+    nodes = [outputs[k]._node for k in freed if outputs[k]._lazy is None]
+    _release([n for n in nodes if n is not None], stretch, wanted)
 
 
-def _nodes_before(stretch: Stretch) -> set[Node]:
-    """The nodes that the inputs of a stretch are outputs of."""
-    edges = [x.edge[0] for x in stretch.variable_inputs() if x.edge is not None]
-    nodes = [n.trace.opened().get(n.place, [None])[0] if type(n) is Lazy else n for n in edges]
-    return {n for n in nodes if n is not None}
-
-
-def _release(nodes: set[Any], outside: set[Any]) -> None:
-    """Free these nodes, and those that they lead to, but for what is ``outside``."""
-    todo = list(nodes)
-    seen = nodes | outside
-    while todo:
-        node = todo.pop()
+def _release(roots: Sequence[Any], stretch: Stretch, wanted: Places) -> None:
+    """Free the nodes of a stretch that a pass goes through from ``roots`` to the inputs ``wanted``."""
+    inputs = [stretch.inputs[k] for k in wanted]
+    edges = [x.edge or edge_of(x.argument) for x in inputs]
+    before = [e[0].trace.opened()[e[0].place] if type(e[0]) is Lazy else e for e in edges if e]
+    graph = graph_of(roots, {node for node, _ in before}, None)
+    for node in graph.edges if graph.needed is None else graph.needed:
         node.release_variables()
-        nexts = {e[0] for e in node.edges if e is not None} - seen
-        seen |= nexts
-        todo += nexts

@@ -35,12 +35,9 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """The outputs of an operation at a level, and through which arguments gradients go on. ``single``: it
-    returns no tuple.
-    """
+    """The outputs of an operation at a level. ``single``: it returns no tuple."""
 
     outputs: tuple[AbstractValue, ...]
-    routed: tuple[bool, ...]
     single: bool
 
 
@@ -97,8 +94,7 @@ def outcome_of(
                 AbstractValue(layout, inner.aval(o), tuple(map(aval_of, values)))
                 for o, (values, layout) in zip(outs, flat, strict=True)
             ]
-            routed = _routed(op, outs, len(args))
-            outcomes.append(Outcome(tuple(outputs), routed, type(out) is not tuple))
+            outcomes.append(Outcome(tuple(outputs), type(out) is not tuple))
             return [p for values, _ in flat for p in values]
 
     try:
@@ -111,16 +107,6 @@ def outcome_of(
 
 abstract_evaluation = without_collector(jax.eval_shape)
 observable(sys.modules[__name__], "abstract_evaluation", "abstract_evaluation")
-
-
-def _routed(op: Operation, outs: Sequence[Any], count: int) -> tuple[bool, ...]:
-    """Which arguments the edges of the outputs' node belong to."""
-    nodes = [o._node for o in outs if o._node is not None]
-    for node in nodes:
-        if node._is_derived and not op.expands and len(node.edges) == count:
-            return tuple([e is not None for e in node.edges])
-    # Of several operations: any of them may do so.
-    return (bool(nodes or (outs and op.expands)),) * count
 
 
 T = TypeVar("T")
@@ -136,8 +122,7 @@ class State:
     number of its first output, ``size`` counts all outputs so far, ``taken`` the inputs, ``elements`` those
     of both, ``work`` the operations, those of programs among them included. ``content`` is a hash of the
     operation and of the relative places of its arguments. ``cuts``: a segment ends here. ``use`` says whether
-    the operation is new. ``next`` has the states that came after it, by their keys. ``passes`` has what
-    `Stretch.passed` finds.
+    the operation is new. ``next`` has the states that came after it, by their keys.
     """
 
     op: Any
@@ -152,7 +137,6 @@ class State:
     use: Use = dataclasses.field(default_factory=Use)
     next: dict[Hashable, State] = dataclasses.field(default_factory=dict)
     endings: dict[Hashable, Ending] = dataclasses.field(default_factory=dict)
-    passes: dict[Hashable, frozenset[int]] = dataclasses.field(default_factory=dict)
     first: int = 0
 
     def ending(self, key: Hashable) -> Ending:
@@ -167,7 +151,7 @@ class Root(State):
     """
 
     def __init__(self, code: object, name: str, taken: int) -> None:
-        super().__init__(None, (), Outcome((), (), True), 0, taken)
+        super().__init__(None, (), Outcome((), True), 0, taken)
         self.code, self.name, self.policy = code, name, Policy()
 
 

@@ -257,7 +257,7 @@ class Trace:
                 last, stretch = self.path[-1], Stretch.of(self)
                 if stretch.is_changed():
                     return False
-                if self._replay(stretch, referenced(self.outputs), long=True) is None:
+                if self._replay(stretch, referenced(self.outputs)) is None:
                     stretch.record(self.outputs)
                     self.slow, self.why = self.why, ""  # the trace goes on
                 self.ended[last] = self.ended.get(last, 0) + 1
@@ -318,29 +318,26 @@ class Trace:
         wanted: Places = (),
         cotangents: Sequence[Value] = (),
         frees: bool = False,
-        long: bool = False,
     ) -> list[MaybeValue] | None:
         """Give the outputs that are ``kept`` their values by one program, one level down.
 
         Returns what ``pull`` gives for a backward pass from outputs ``ends`` to inputs ``wanted``, of which
-        ``key`` tells all, and which may free what it goes through; None if there is no program. ``long``: it
-        is one of several segments.
+        ``key`` tells all, and which may free what it goes through; None if there is no program.
         """
         path, policy = stretch.path, self.policy
-        if not key and not long and len(path) == 1 and not path[0].op.expands:
+        if self.done and len(path) == 1 and not path[0].op.expands:
             return None  # one operation is one program in any case
         leaves = [x.argument for x in stretch.variable_inputs() if x.is_leaf and not key]
         if self.level.wraps and not all(map(is_untouched, leaves)):  # with a key, that is known
             return None
 
-        ending = path[-1].ending((key, long, *kept))
+        ending = path[-1].ending((key, *kept))
         program = ending.program or policy.program(
             ending,
             path,
             lambda: stretch.program(pull, ends, wanted, kept),
             now=outer_level_defers(stretch.inputs),
             new=self.level is not ROOT,
-            long=long,
         )
         if isinstance(program, str):
             self.why = program
@@ -400,8 +397,7 @@ class Trace:
     def _detach(self) -> None:
         """Nothing more is appended."""
         self.done = True
-        if not self.is_new:  # else it may have ended in the middle of the function
-            self.policy.decide(self.path[-1], self.ended)
+        self.policy.decide(self.ended)
         if self.level is ROOT:
             if self.thread_state.get("trace") is self:
                 self.thread_state["trace"] = None
@@ -414,13 +410,15 @@ class Trace:
 
     def _note(self, what: str) -> None:
         """Log how it ended, with all of its segments."""
-        policy, ended = self.policy, list(self.ended.items())
+        ended = list(self.ended.items())
         count = sum([s.work * n for s, n in ended], len(self.path) - 1)
         segments = sum([n for _, n in ended]) + (len(self.path) > 1)
         if segments > 1 and what == "replayed":
             what += f", in {segments} segments"
-        if policy.due > policy.begun:
-            what += f"; long, compiled from call {policy.due} on (fad.jit compiles loops as loops)"
+        if any(map(self.policy.is_early, [self.path[-1], *self.ended])) and what != "replayed":
+            what += (
+                f"; long, compiled from call {self.policy.due} on (fad.jit compiles loops as loops)"
+            )
         tree.note(self.name, count, what)
 
     def _empty(self) -> None:

@@ -359,7 +359,7 @@ def _run_task(
         for k, (node, _) in enumerate(captures):
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
-    graph = _graph_of(starts, wanted, targets)
+    graph = graph_of(starts, wanted, targets)
     dependencies, needed = graph.counts, graph.needed
     buffers: dict[Node, list[MaybeValue]] = {}
     for (node, nr), cotangent in roots:
@@ -501,7 +501,7 @@ class _PassGraph:
     needed: set[Node] | None
 
 
-def _graph_of(
+def graph_of(
     roots: Sequence[Node], wanted: Container[Node], targets: Sequence[Node] | None
 ) -> _PassGraph:
     """The graph behind ``roots``.
