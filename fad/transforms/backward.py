@@ -20,6 +20,7 @@ from fad.core.level import (
     constants,
     layers,
     outlived,
+    outside,
     restores_modes,
     state,
 )
@@ -36,7 +37,7 @@ from fad.tape.graph import (
     running,
 )
 from fad.tape.hooks import accumulate, retain_grad
-from fad.tape.nodes import is_of_outer_graph
+from fad.tape.nodes import OutsideNode, is_of_outer_graph
 from fad.tape.recorder import ROOT, level_of
 from fad.tape.vmap import BatchLevel
 from fad.views.aliases import only_value
@@ -286,8 +287,9 @@ def _is_outside(x: object, start: Level, level: Level) -> bool:
     if node is not None:
         input_level: Level = level_of(node)
         x = x if node._leaf is None else node._leaf
-    elif isinstance(x, Tensor) and not captured_by_jit(x):
-        input_level = x.level
+    elif isinstance(x, Tensor):
+        body = state.body if captured_by_jit(x) else None
+        input_level = x.level if body is None else body
     else:
         return False
     if input_level.id >= level.id:
@@ -327,11 +329,13 @@ def _lost_leaf(y: Tensor, level: Level) -> Tensor | None:
 
 def _is_users(leaf: Tensor) -> bool:
     """Whether the user made a leaf; else it is an argument of a transformed function."""
-    return leaf.level.on_tape or (leaf.meta is not None and leaf.meta.made_leaf >= 0)
+    return leaf._level.on_tape or (leaf.meta is not None and leaf.meta.made_leaf >= 0)
 
 
 def _since(x: Tensor) -> int:
-    """The id of the newest level when ``x`` was made, or made a leaf."""
+    """The id of the newest level when ``x`` was made, or made a leaf; of what stands for it, of the body."""
+    if state.body is not None and outside(x) is not x:
+        return state.body.id
     return x.born if x.meta is None else max(x.born, x.meta.made_leaf)
 
 
@@ -341,7 +345,7 @@ def _leaves(
     """The leaves that the graph of ``x`` at its level leads to, but by the edges in ``cut``.
 
     In place of a leaf that stands for a Tensor outside of a checkpointed body, the leaves of that, marked
-    True; see `RecordingLevel.stands_for`.
+    True; see `RecordingLevel.stands_for`. A Tensor with a history outside of a body of `jit` is like a leaf.
     """
     seen: set[Node] = set()
     stack: list[tuple[Node, int] | None] = [gradient_edge(x)]
@@ -351,14 +355,16 @@ def _leaves(
             continue
         node = edge[0]
         seen.add(node)
+        if isinstance(node, OutsideNode):
+            yield node.tensor, True
         if node._leaf is None:
             stack.extend(node.edges)
             continue
-        outside = level_of(node).stands_for(node._leaf, arguments)
-        if outside is None:
+        beyond = level_of(node).stands_for(node._leaf, arguments)
+        if beyond is None:
             yield node._leaf, False
         else:
-            for t in layers(outside):
+            for t in layers(beyond):
                 if t.requires_grad:
                     yield from [(leaf, True) for leaf, _ in _leaves(t, cut, arguments)]
 

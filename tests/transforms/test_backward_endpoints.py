@@ -149,6 +149,8 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any], Any], Any]] = {
     "checkpoint of grad": lambda f, x: fad.checkpoint(fad.grad(f))(x),
     "grad of functionalize": lambda f, x: fad.grad(fad.functionalize(f))(x),
     "dual level in grad": lambda f, x: fad.grad(fad.dual_level()(f))(x),
+    "jit of grad": lambda f, x: fad.jit(fad.grad(f))(x),
+    "jit of vjp": lambda f, x: fad.jit(lambda x: fad.vjp(f, x)[0])(x),
 }
 
 
@@ -160,6 +162,7 @@ def _local(x: Any) -> fad.Tensor:
 OUTSIDE: dict[str, Callable[[Any, fad.Tensor], Any]] = {
     "of an argument and the leaf": lambda x, w: (x * w).sum().backward(),
     "of what is computed from the leaf": lambda x, w: (x * (w * 2.0)).sum().backward(),
+    "of what was computed outside": lambda x, w: (x * w.twice).sum().backward(),
     "of a leaf inside, too": lambda x, w: (_local(x) ** 2 * w * x).sum().backward(),
     "of several": lambda x, w: autograd.backward([(_local(x) * x).sum(), (_local(x) * w).sum()]),
     "inputs": lambda x, w: (_local(x) * w * x).sum().backward(inputs=[w]),
@@ -187,6 +190,7 @@ def _in_a_hook(x: Any, w: fad.Tensor) -> None:
 @pytest.mark.sweep("transform, name", [*itertools.product(TRANSFORMS, OUTSIDE)], sample=60)
 def test_a_leaf_from_outside_of_a_transform_is_refused(transform: str, name: str) -> None:
     w = leaf([3.0, 4.0])
+    w.twice = w * 2.0  # type: ignore[attr-defined]
 
     def f(x: Any) -> Any:
         OUTSIDE[name](x, w)
