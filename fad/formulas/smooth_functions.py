@@ -738,14 +738,14 @@ def _by_blocks(det: Function, a: Array, u: Array, s: Array, vh: Array) -> Array:
 
 
 @custom_vmap
-def _any(singular: Array) -> Array:
+def any_of(singular: Array) -> Array:
     """Whether one is, of a batch too: so that a `cond` stays one under `vmap`."""
     return jnp.any(singular)
 
 
-@_any.def_vmap
+@any_of.def_vmap
 def _any_of_batch(size: int, batched: Sequence[bool], singular: Array) -> tuple[Array, bool]:
-    return _any(singular), False
+    return any_of(singular), False
 
 
 def _products(ratios: Array) -> tuple[Array, Array, Array]:
@@ -837,7 +837,7 @@ def _det(det: Function) -> Function:
         out: tuple[Array, Array], primals: Sequence[Array], tangents: Sequence[Array]
     ) -> tuple[Array, Array]:
         (a, by_svd, *_), (t, *_) = primals, tangents
-        tangent = lax.cond(_any(by_svd), by_blocks, by_inverse, t, a, by_svd, *out)
+        tangent = lax.cond(any_of(by_svd), by_blocks, by_inverse, t, a, by_svd, *out)
         return tangent, -out[1] @ t.mT @ out[1]
 
     from_factors = with_rule(_from_factors, of_cofactors)
@@ -849,7 +849,7 @@ def _det(det: Function) -> Function:
         largest = jnp.max(sizes, -1, keepdims=True)
         small = a.shape[-1] * float(jnp.finfo(a.dtype).eps) * 100
         is_small = sizes <= small * largest
-        factors = lax.cond(_any(is_small), singular, regular, det(a), lu, pivots, is_small)
+        factors = lax.cond(any_of(is_small), singular, regular, det(a), lu, pivots, is_small)
         by_svd = jnp.any(sizes <= max(small, _BY_SVD) * largest, -1)
         cofactors, _ = from_factors(primals[0], by_svd, permutation, *factors)
         return jnp.sum(cofactors * tangents[0], (-2, -1))

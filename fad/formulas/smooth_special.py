@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from fad.formulas.smooth_functions import (
     I1E,
     IN_NN,
     Function,
+    any_of,
     for_real,
     mended,
     no_slope,
@@ -100,15 +101,40 @@ def _gamma(gamma: Function) -> Function:
     return for_real(gamma, lambda out, x: out * digamma(x))
 
 
+def _of_orders(n: Array, x: Array) -> Array:
+    """Of orders that are known at run time, from 1. The sum of ``(x + k)**-(n + 1)`` for all integers ``k``
+    is that of what is left of ``x`` to them, and without its part at the left of 0 a `polygamma` again.
+    """
+    n, x = jnp.broadcast_arrays(n, x)
+    negative = (x < -0.5) & (x != jnp.floor(x)) & (n == jnp.floor(n))
+
+    def reflected(n: Array, x: Array) -> Array:
+        rest, sign = jnp.where(negative, x - jnp.floor(x), x), jnp.where(n % 2 == 0, -1, 1)
+        every = lax.polygamma(n, rest) + jnp.where(negative, sign * lax.polygamma(n, 1 - rest), 0)
+        left = lax.polygamma(n, jnp.where(negative, 1 - x, 1))
+        return every - jnp.where(negative, sign * left, 0)
+
+    return lax.cond(any_of(negative), reflected, lax.polygamma, n, x)
+
+
+def _along_x(polygamma: Function) -> Function:
+    by_order = no_slope("polygamma gradient with respect to m is not supported", ValueError)
+    return with_slopes(polygamma, by_order, lambda out, n, x: _next(*_floats(out, n + 1, x)))
+
+
+_next = _along_x(_of_orders)
+
+
 def _of_order(polygamma: Function) -> Function:
-    """Of an order that is a number; where it is an array, the derivative is JAX's."""
+    """The derivatives of an order that is a number are cheaper than those of an array."""
+    smooth = _along_x(polygamma)
 
-    def smooth(n: int | Array, x: Array) -> Outputs:
-        if not isinstance(n, (int, np.integer)) or n < 0:
-            return polygamma(n, x)
-        return with_slopes(lambda x: polygamma(n, x), lambda _, x: _polygamma(int(n) + 1)(x))(x)
+    def called(n: int | Array, x: Array) -> Outputs:
+        if isinstance(n, (int, np.integer)) and n >= 0:
+            return with_slopes(lambda x: polygamma(n, x), lambda _, x: _polygamma(int(n) + 1)(x))(x)
+        return smooth(jnp.asarray(n), x)
 
-    return smooth
+    return called
 
 
 polygamma = mended(_of_order, jax.scipy.special.polygamma)
@@ -261,18 +287,89 @@ def _beta_density(a: Array, b: Array, x: Array) -> Array:
     return _both_raised(a - 1, b - 1, x, -log_beta)
 
 
+def _until_settled(
+    step: Callable[[Array, tuple[Array, ...]], tuple[Array, ...]], state: tuple[Array, ...]
+) -> tuple[Array, ...]:
+    """``state`` after steps, which are given their number, until ``state[0]`` is small for all elements.
+
+    And half as many steps again: derivatives, which are those of the steps, settle later.
+    """
+
+    def goes_on(carried: tuple[Array, ...]) -> Array:
+        k, last, *_ = carried
+        return k < jnp.minimum(last + last // 2 + 8, 100_000)
+
+    def after(carried: tuple[Array, ...]) -> tuple[Array, ...]:
+        k, last, *state = carried
+        state = step(k.astype(state[0].dtype), tuple(state))
+        settled = jnp.all(jnp.abs(state[0]) <= 4 * jnp.finfo(state[0].dtype).eps)
+        return k + 1, jnp.where(settled, last, k), *state
+
+    return tuple(lax.while_loop(goes_on, after, (jnp.array(1), jnp.array(1), *state))[2:])
+
+
+def _gammainc_in_forward_mode(a: Array, x: Array) -> Array:
+    """Derivatives of `gammainc` in ``a`` are those of its series, and where ``x`` is large of a fraction.
+
+    Abramowitz and Stegun, Handbook of Mathematical Functions, 6.5.29, and 6.5.31 by Lentz's method. The value
+    is less by 1 where the fraction is used.
+    """
+    in_range = (x > 0) & (x < jnp.inf) & (a > 0)
+    by_fraction = in_range & (x > 1) & (x > a)
+    by_series = in_range & ~by_fraction
+
+    def term(k: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        _, c, total = state
+        c = c * low / (of_series + k)
+        return c / total, c, total + c
+
+    of_series, low = jnp.where(by_series, a, 1), jnp.where(by_series, x, 1)
+    ones = jnp.ones_like(x)
+    total = _until_settled(term, (ones, ones, ones))[-1]
+    lower = total * jnp.exp(of_series * jnp.log(low) - low - lgamma(of_series + 1))
+
+    def level(k: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        _, c, d, fraction = state
+        numerator, b = k * (of_fraction - k), high - of_fraction + 1 + 2 * k
+        c, d = b + numerator / c, 1 / (b + numerator * d)
+        return c * d - 1, c, d, fraction * (c * d)
+
+    of_fraction, high = jnp.where(by_fraction, a, 1), jnp.where(by_fraction, x, 2)
+    first = 1 / (high - of_fraction + 1)
+    large = jnp.full_like(x, 1 / jnp.finfo(x.dtype).eps ** 2)
+    fraction = _until_settled(level, (ones, large, first, first))[-1]
+    upper = fraction * jnp.exp(of_fraction * jnp.log(high) - high - lgamma(of_fraction))
+
+    undefined = ~((x >= 0) & (a > 0))  # NaN is, too
+    outside = jnp.where(undefined, jnp.nan, 0)
+    return jnp.where(by_series, lower, jnp.where(by_fraction, -upper, outside))
+
+
+def _in_a(n: int, function: Function) -> Function:
+    """The ``n``-th derivative of a function of ``a`` and ``x`` in ``a``."""
+    if n == 0:
+        return function
+    below = _in_a(n - 1, function)
+    return lambda a, x: jax.jvp(lambda a: below(a, x), (a,), (jnp.ones_like(a),))[1]
+
+
+@functools.cache
+def _gammainc_by_a(n: int) -> Function:
+    """The ``n``-th derivative of `gammainc` in ``a``; JAX has the first one."""
+    return with_slopes(
+        lax.igamma_grad_a if n == 1 else _in_a(n, _gammainc_in_forward_mode),
+        lambda _, a, x: _gammainc_by_a(n + 1)(a, x),
+        lambda _, a, x: _in_a(n, _gamma_density)(a, x),
+    )
+
+
 def _incomplete_gamma(sign: float, function: Function) -> Function:
     """``gammainc``, and ``gammaincc`` with the sign -1."""
 
-    def mixed(_: Array, a: Array, x: Array) -> Array:
-        return jax.jvp(lambda a: _gamma_density(a, x), (a,), (jnp.ones_like(a),))[1]
+    def by_a(out: Array, a: Array, x: Array) -> Array:
+        return sign * _gammainc_by_a(1)(*jnp.broadcast_arrays(*_floats(out, a, x)))
 
-    by_a = with_slopes(lax.igamma_grad_a, no_slope("gammainc has no second derivative in a"), mixed)
-    return with_slopes(
-        function,
-        lambda out, a, x: sign * by_a(*jnp.broadcast_arrays(*_floats(out, a, x))),
-        lambda out, a, x: sign * _gamma_density(*_floats(out, a, x)),
-    )
+    return with_slopes(function, by_a, lambda out, a, x: sign * _gamma_density(*_floats(out, a, x)))
 
 
 def _betainc(betainc: Function) -> Function:
@@ -290,8 +387,10 @@ IN_LAX: dict[str, Function] = {
     "betainc": _betainc,
     "digamma": _digamma,
     "igamma": _GAMMAINC,
+    "igamma_grad_a": lambda _: _gammainc_by_a(1),
     "igammac": _GAMMAINCC,
     "lgamma": _gammaln,
+    "polygamma": _of_order,
 }
 AROUND_GAMMA: dict[str, Function] = {
     "beta": _beta,

@@ -46,7 +46,6 @@ _NO_RULE = "JAX has no rule for it"
 _SCHUR = "JAX has no rule for the Schur form"
 _EIG = "JAX refuses derivatives of eigenvectors of what may be non-symmetric"
 _LOOP = "JAX computes it by a while loop, which has no reverse mode"
-_GAMMA = "JAX has no derivative of the derivative in a"
 _TRACER = "JAX's rule of expn keeps a tracer, and uses it again in the next trace"
 _FLOAT0 = "JAX's rule of xlogy fails for an integer"
 _NAN = "JAX's forward mode gives nan"
@@ -56,9 +55,6 @@ _SYMMETRIC = "JAX's derivative is that along symmetric matrices"
 EXCUSES: dict[str, tuple[Kind, str]] = {
     "lax.betainc": (Kind.NO_DERIVATIVE, "JAX has no derivative in a and b, which must be arrays"),
     "lax.bitcast_convert_type": (Kind.AS_IN_JAX, "bits as numbers have no slope; JAX gives zero"),
-    "lax.igamma": (Kind.NO_SECOND, _GAMMA),
-    "lax.igamma_grad_a": (Kind.NO_DERIVATIVE, _GAMMA),
-    "lax.igammac": (Kind.NO_SECOND, _GAMMA),
     "lax.linalg.cholesky_update": (Kind.VALUES_ALONE, _NO_RULE),
     "lax.linalg.eig": (Kind.NO_DERIVATIVE, _EIG),
     "lax.linalg.hessenberg": (Kind.NO_DERIVATIVE, _NO_RULE),
@@ -101,8 +97,6 @@ EXCUSES: dict[str, tuple[Kind, str]] = {
     "scipy.linalg.sqrtm": (Kind.NO_DERIVATIVE, _SCHUR),
     "scipy.special.exp1": (Kind.LEAKS, _TRACER),
     "scipy.special.expn": (Kind.LEAKS, _TRACER),
-    "scipy.special.gammainc": (Kind.NO_SECOND, _GAMMA),
-    "scipy.special.gammaincc": (Kind.NO_SECOND, _GAMMA),
     "scipy.special.hyp1f1": (Kind.NO_SECOND, _LOOP),
     "scipy.special.hyp2f1": (Kind.NO_SECOND, _LOOP),
     "scipy.stats.dirichlet.logpdf": (Kind.AS_IN_JAX, _SIMPLEX),
