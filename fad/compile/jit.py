@@ -50,7 +50,7 @@ from fad.core.level import flush, has_trace, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
-from fad.core.tensor import Tensor, at_version, new_tensor
+from fad.core.tensor import Tensor, at_version, has_history, new_tensor
 from fad.core.threads import make_jit
 from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
@@ -58,6 +58,7 @@ from fad.errors import ArgumentError, describe
 from fad.errors.tracebacks import warn_at_users_line, where_lines_change
 from fad.tape.anomaly import compiled_call
 from fad.tape.anomaly import mode as anomaly
+from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import ROOT
 from fad.tape.staged import StagedLevel, in_body, stage
 from fad.tape.vmap import bind_program, note_draw
@@ -71,7 +72,6 @@ from fad.transforms.boundary import (
     was_written,
     write_back,
 )
-from fad.views.aliases import snapshot
 from fad.views.make_view import is_contiguous, place_of, stand_at
 from fad.views.pytree import flattening
 
@@ -88,7 +88,8 @@ class _Entry:
 
     ``fixed`` are the values that it closes over, ``structure`` that of its result, ``seen`` what it
     was traced for, in words. ``changed`` are the leaves among its arguments that it changes in
-    place; their new values are part of the result. ``donating`` runs it and donates buffers; None if
+    place; their new values are part of the result; unless it ``records``, it does so under `no_grad`, to
+    leaves of the graph. ``donating`` runs it and donates buffers; None if
     none are donated. ``loops``: those of its program that were rolled.
     """
 
@@ -97,6 +98,7 @@ class _Entry:
     structure: trees.PyTreeDef
     seen: dict[str, str]
     changed: list[int]
+    records: bool
     loops: list[Rolled]
     step: StepState
     noted: bool = False
@@ -124,14 +126,15 @@ jax.tree_util.register_pytree_node(
 class _Traced:
     """What a trace of ``f`` for these leaves of its arguments gives.
 
-    ``captures``: what the program takes before the leaves. ``changed``: as in `_Entry`. ``around``: what is
-    around the function, which has been checked.
+    ``captures``: what the program takes before the leaves. ``changed``, ``records``: as in `_Entry`.
+    ``around``: what is around the function, which has been checked.
     """
 
     level: StagedLevel
     step: StepTrace
     structure: trees.PyTreeDef
     changed: list[int]
+    records: bool
 
     def __init__(
         self, name: str, f: Callable[..., PyTree], leaves: list[PyTree], rest: Rest, rolls: bool
@@ -165,15 +168,9 @@ class _Traced:
         outs, self.structure = trees.flatten(self._f(*args, **kwargs))
         written = [k for k, x in enumerate(handles) if was_written(x)]
         self.changed = [k for k in written if k not in self.step.adopted]
+        changed = [handles[k] for k in self.changed]
+        self.records = not all([x.requires_grad and not has_history(x) for x in changed])
         return [*self.step.finish(outs), *[handles[k] for k in self.changed]]
-
-
-def _operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
-    """What a program is called with."""
-    operands = list(leaves)
-    for k in entry.changed:  # their state at capture is saved
-        operands[k] = snapshot(operands[k]) if isinstance(operands[k], Tensor) else operands[k]
-    return entry.step.operands(values_now(entry.fixed), operands)
 
 
 def _donating_operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
@@ -457,14 +454,16 @@ class Compiled:
         """The leaves of the result of a call; what the program does outside of it is done."""
         if self._draws:
             note_draw()
+        mode = contextlib.nullcontext if entry.records else no_grad
         if entry.changed:
-            check_written(leaves, entry.changed, "jit")
+            with mode():
+                check_written(leaves, entry.changed, "jit")
         step = entry.step
         if entry.donating is not None and state.body is None and all(map(is_bare, leaves)):
             values = []
             call, operands = entry.donating, _donating_operands(entry, leaves)
         else:
-            values = _operands(entry, leaves)
+            values = step.operands(values_now(entry.fixed), leaves, entry.changed)
             call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
@@ -482,7 +481,8 @@ class Compiled:
                     step.apply(targets, outs, leaves)
         results = step.results(outs, leaves, from_outside, applies and entry.donating is None)
         if entry.changed and applies:
-            write_back([leaves[k] for k in entry.changed], changed, "jit")
+            with mode():
+                write_back([leaves[k] for k in entry.changed], changed, "jit")
         return results
 
     def _fitting(self, key: Hashable, leaves: list[PyTree]) -> _Entry | None:
@@ -512,8 +512,10 @@ class Compiled:
         note_made(f, seen)
         if self._rolls and level.size > _LONG:
             _warn_of_size(self._name, level)
-        primitive, changed = traced.primitive, traced.changed
-        entry = _Entry(primitive, fixed, traced.structure, seen, changed, level.loops, step)
+        primitive, changed, records = traced.primitive, traced.changed, traced.records
+        entry = _Entry(
+            primitive, fixed, traced.structure, seen, changed, records, level.loops, step
+        )
         donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
             entry.donating = _donating(primitive, tuple(donated))

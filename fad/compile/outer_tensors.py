@@ -212,7 +212,7 @@ class Twins:
         """Let ``handle``, which stands for a leaf of the arguments, be the twin of ``t``.
 
         Returns:
-            Whether it is; a view has its own handle, which is no view.
+            Whether its value is; a view has its own handle, which is no view.
         """
         if self.around is not None:
             t = self.around.outside(t)
@@ -220,14 +220,11 @@ class Twins:
             return False
         with modes(body=self.around):
             seen = self._seen(t)
-            link = link_of(seen)
-            if link is None:
-                self._note(t, handle, self._root(t, seen, handle, leaf))
-                del self._outside[id(handle)]  # the body has the handle
-                return True
-            if seen.requires_grad:
-                self._take_history(seen, handle)
-            return False
+            root = self._root(t, seen, handle, leaf)
+            root.owns_value = link_of(seen) is None
+            self._note(t, handle, root)
+            del self._outside[id(handle)]  # the body has the handle
+            return root.owns_value
 
     def _seen(self, t: Tensor) -> Tensor:
         """``t`` as it is around the body."""

@@ -295,9 +295,10 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
     Of a module of an installed library, but that of the function, ``home``, only Tensors.
     """
     x, within = place.value, place.name
-    if is_a(x, types.MethodType):
+    if is_a(x, (types.MethodType, types.BuiltinMethodType)):
         name = f"{within}.__self__" if within else "self"
-        return [Place(name, x.__self__, place), Place("", x.__func__, place)]
+        inner = [Place("", x.__func__, place)] if is_a(x, types.MethodType) else []
+        return [Place(name, x.__self__, place), *inner]
     if is_a(x, types.FunctionType):
         return _of_function(place, x)
     if is_a(x, types.ModuleType):
@@ -315,6 +316,12 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
         return [Place("", x.func, place), *parts]
     wrapped = _wrapped(x) if callable(x) else None
     inner = [] if wrapped is None else [Place("", wrapped, place)]
+    if is_a(x, Tensor) and x.meta is not None:
+        inner += [
+            Place("", f, place)
+            for hooks in (x.meta.hooks, x.meta.post_hooks)
+            for f in (hooks or {}).values()
+        ]
     return [*inner, *_items(place, x), *_attributes(place, x)]
 
 

@@ -477,12 +477,15 @@ class StepState:
         ]
         return plain and not self.tracked and not any([isinstance(s, OuterTensor) for s in sources])
 
-    def operands(self, fixed: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
-        """What the program is called with."""
+    def operands(
+        self, fixed: Sequence[PyTree], leaves: Sequence[PyTree], changed: Sequence[int]
+    ) -> list[PyTree]:
+        """What the program is called with; ``changed``: as in `targets`."""
         values = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in (*fixed, *leaves)]
         if self.reached is not None and state.levels:
             self._check_reached(values, leaves)
         written = {id(e.outer.find(leaves)) for e in self.effects if e.what == "value"}
+        written |= {id(leaves[k]) for k in changed}
         saved = [id(x) in written and isinstance(x, Tensor) for x in values]  # as they are before
         if not self.tracked and not (state.levels and FREED in self.kinds):
             values = list(map(without_history, values))

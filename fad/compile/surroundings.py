@@ -268,32 +268,46 @@ class Guard:
         moved: Sequence[Place],
         parts: Mapping[int, Parts],
     ) -> None:
-        # The ids of these Tensors, then of all that leads to one: parts come behind what they are in.
+        # The ids of these Tensors, then of all that leads to one.
         leading = {*map(id, tensors), *[id(p.value) for p in moved if _is_tensor(p)]}
         are_moved = set(map(id, moved))
         holders: dict[int, Place] = {}
-        for place in [*moved, *reversed(places)]:
-            leads = id(place.value) in leading or id(place) in are_moved
-            if leads and place.parent is not None:
-                leading.add(id(place.parent.value))
-                holders[id(place.parent.value)] = place.parent
+        by_value: dict[int, list[Place]] = {}
+        for place in places:
+            by_value.setdefault(id(place.value), []).append(place)
+        ways = [*moved, *[p for p in places if id(p.value) in leading]]
+        for place in ways:  # which gets longer
+            if place.parent is None:
+                continue
+            holder = id(place.parent.value)
+            holders[holder] = place.parent
+            if holder not in leading:
+                leading.add(holder)
+                ways += by_value.get(holder, ())
         self.places = [p for p in places if id(p.value) in leading and p.access is not None]
         self.places += moved
         self._holders = [(p.name, p.value, parts.get(k, [])) for k, p in holders.items()]
-        # Neither of these keeps alive what is in a variable.
+        # Neither of these keeps alive what is in a variable, but functions.
+        of_code = {
+            id(p.parent.value) for p in places if p.listed and p.parent and _is_code(p.value)
+        }
+        filled: list[Place] = []  # with functions
         empty: list[Place] = []
         kinds: list[Place] = []
         for place in places:
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
-            if _is_container(x) and not parts.get(id(x)):
+            if _is_container(x) and id(x) in of_code:
+                filled.append(place)
+            elif _is_container(x) and not parts.get(id(x)):
                 empty.append(place)
             elif _may_change_kind(place, is_held):
                 kinds.append(place)
-        self._kinds = [(p.name, kind_of(p.value)) for p in kinds]
+        self._kinds = [(p.name, kind_of(p.value), _in_words(p.value)) for p in kinds]
+        self._filled = [(p.name, parts.get(id(p.value), [])) for p in filled]
         self._empty = [p.name for p in empty]
-        self._paths = _Paths([*kinds, *empty], leading)
+        self._paths = _Paths([*kinds, *filled, *empty], leading)
         self._leading, self._moved = leading, are_moved
         # A program that its own trace has made one for other contents is for one call.
         self._is_noted = next(self._differences(), None) is None
@@ -322,9 +336,13 @@ class Guard:
         self._seen_fixed = list(_each(self._fixed))
         items = list(_each(self._mixed))
         self._types = list(map(type, items))
-        self._selected = [id(x) in self._leading for x in items]
+        self._selected = [id(x) in self._leading or _is_code(x) for x in items]
         self._seen_items = list(itertools.compress(items, self._selected))
-        self._seen_kinds = list(map(type, self._paths.now()))
+        values = self._paths.now()
+        self._seen_kinds = list(map(type, values))
+        self._are_code = list(map(_is_code, values))
+        self._seen_code = list(itertools.compress(values, self._are_code))
+        self._lengths = list(map(len, values[len(self._kinds) :][: len(self._filled)]))
 
     def _is_as_noted(self) -> bool:
         """Whether there is what was noted; if not, it may be of the same kind still, see `changes`.
@@ -348,9 +366,15 @@ class Guard:
         values = self._paths.now()
         if list(map(type, values)) != self._seen_kinds:
             return False
-        were_empty = values[len(self._kinds) :]
-        lengths = list(map(len, were_empty))
-        return not any(map(_holds_things, itertools.compress(were_empty, lengths)))
+        if not all(map(same, itertools.compress(values, self._are_code), self._seen_code)):
+            return False
+        containers = values[len(self._kinds) :]
+        lengths = list(map(len, containers))
+        count = len(self._filled)
+        if lengths[:count] != self._lengths:
+            return False
+        filled = itertools.compress(containers[count:], lengths[count:])
+        return not any(map(_holds_things, filled))
 
     def holds(self) -> bool:
         """Whether nothing has changed."""
@@ -377,32 +401,52 @@ class Guard:
             if place.has_changed:
                 yield place.name, f"is another {'Tensor' if _is_tensor(place) else 'object'} now"
         values = self._paths.now()
-        for (name, kind), x in zip(self._kinds, values, strict=False):
-            if kind_of(x) != kind:
-                was = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
-                yield name, f"is a {type(x).__name__} now, was a {was}"
-        for name, x in zip(self._empty, values[len(self._kinds) :], strict=True):
+        for (name, kind, was), x in zip(self._kinds, values, strict=False):
+            if kind_of(x) is not kind:
+                yield name, f"is {_in_words(x)} now, was {was}"
+        containers = values[len(self._kinds) :]
+        for name, x in zip(self._empty, containers[len(self._filled) :], strict=True):
             if _holds_things(x):
                 yield name, "is no longer empty"
-        for name, x, parts in self._holders:
+        filled = [
+            (name, x, parts) for (name, parts), x in zip(self._filled, containers, strict=False)
+        ]
+        for name, x, parts in [*self._holders, *filled]:
             now = _parts_of(x)
             if len(now) != len(parts) or not all(map(_is_same_part, now, parts)):
                 yield name, "has other parts now"
 
 
-def kind_of(x: object) -> object:
-    """What a part may be another one of, at a later call, without a trace."""
-    return "value" if issubclass(type(x), _VALUES) else type(x)
+def kind_of(x: PyTree) -> object:
+    """What a part may be another one of, at a later call, without a trace; of a function its code."""
+    if issubclass(type(x), _VALUES):
+        return "value"
+    if not _is_code(x):
+        return type(x)
+    while True:
+        if is_a(x, (functools.partial, types.MethodType)):
+            x = x.func if is_a(x, functools.partial) else x.__func__
+        elif not is_a(x, type) and hasattr(x, "__wrapped__"):
+            x = x.__wrapped__
+        else:
+            return x.__code__ if is_a(x, types.FunctionType) else x
+
+
+def _is_code(x: PyTree) -> bool:
+    """Whether ``x`` is a function, a method, a class or the like, which is to be the same at each call."""
+    return callable(x) and is_opaque(type(x).__module__)
+
+
+def _in_words(x: PyTree) -> str:
+    name = getattr(x, "__qualname__", None) if _is_code(x) else None
+    return f"a {type(x).__name__}" if name is None else f"{name}"
 
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:
     """Whether a program depends on the kind of what is there; ``is_held``: in what leads to its Tensors."""
-    x = place.value
     if place.access is None or (is_held and place.listed):
         return False
-    if x is None or not place.is_variable:
-        return x is None or is_held
-    return not (callable(x) and is_opaque(type(x).__module__))
+    return place.value is None or is_held or place.is_variable or callable(place.value)
 
 
 class _Paths:

@@ -85,3 +85,37 @@ def test_what_was_only_detached_reads_like_any_other_tensor_from_outside() -> No
         return values
 
     assert run(True) == run(False)
+
+
+ALIASES = {
+    "detached": lambda z: z.detach(),
+    "a view": lambda z: z[1:],
+    "every other": lambda z: z[::2],
+}
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("writes", [False, True])
+def test_an_argument_that_shares_its_storage_is_a_leaf(alias: str, inside: bool, writes: bool):
+    def step(x: fad.Tensor) -> fad.Tensor:
+        x.requires_grad_(inside or x.requires_grad)
+        loss = (x**3).sum()
+        loss.backward()
+        if writes:
+            with fad.no_grad():
+                x.sub_(x.grad * 0.01)
+        return loss.detach()
+
+    def run(f):
+        z = fad.tensor([1.0, 2.0, 3.0, 4.0])
+        seen = []
+        for _ in range(3):
+            x = ALIASES[alias](z).requires_grad_(not inside)
+            for _ in range(2):
+                seen += [float(f(x)), x.grad.tolist(), x.requires_grad, x.tolist(), z.tolist()]
+                seen += [x.version, z.version]
+        return seen
+
+    expected = run(step)
+    assert [pytest.approx(x, rel=1e-5) for x in expected] == run(fad.jit(step))

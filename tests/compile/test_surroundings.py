@@ -175,7 +175,7 @@ def test_numbers_texts_arrays_and_equal_keys_need_no_trace():
     kept.history[5] = kept.last3 = last = one()
     changes = step.explain().splitlines()[1:]
     expected = ["kept has other parts now", "kept.history is no longer empty"]
-    assert sorted(map(str.strip, changes)) == [*expected, "last is a Tensor now, was a value"]
+    assert sorted(map(str.strip, changes)) == [*expected, "last is a Tensor now, was a float"]
 
 
 def test_what_is_replaced_is_not_kept():
@@ -373,3 +373,92 @@ def test_what_many_ways_share_is_looked_at_once():
     assert more < few + 60, calls
     x.config.left.right.none = one()
     assert f().tolist() == [2.0, 4.0]
+
+
+class Squares:
+    def __call__(self, x):
+        return (x * x).sum()
+
+
+class Absolute:
+    def __call__(self, x):
+        return abs(x).sum()
+
+
+FUNCTIONS = {
+    "an item": (lambda f: [f], lambda x, f: x.__setitem__(0, f), lambda x: x[0]),
+    "an attribute": (lambda f: Holder(f=f), lambda x, f: setattr(x, "f", f), lambda x: x.f),
+    "beside Tensors": (lambda f: [one(), f], lambda x, f: x.__setitem__(1, f), lambda x: x[1]),
+    "one more": (lambda f: [f], lambda x, f: x.append(f), lambda x: x[-1]),
+    "one more in a dict": (
+        lambda f: Holder(table={"f": f}),
+        lambda x, f: x.table.update(g=f),
+        lambda x: list(x.table.values())[-1],
+    ),
+}
+PAIRS = {
+    "of the user": (lambda x: (x * x).sum(), lambda x: abs(x).sum()),
+    "partial": (functools.partial(lambda x: (x * x).sum()), functools.partial(lambda x: x.max())),
+    "of fad": (fad.numpy.sum, fad.numpy.max),
+    "of objects": (Squares(), Absolute()),
+    "methods": (Squares().__call__, Absolute().__call__),
+}
+CODE = [("an item", pair) for pair in PAIRS] + [(place, "of fad") for place in list(FUNCTIONS)[1:]]
+
+
+@pytest.mark.parametrize(("place", "pair"), CODE)
+def test_a_function_is_the_one_that_is_there_at_a_call(place, pair):
+    (make, change, get), (f, g) = FUNCTIONS[place], PAIRS[pair]
+    holder, w = make(f), one()
+    step, traces = counted(lambda: get(holder)(w * 3.0).sum())
+    for _ in range(2):
+        assert float(step()) == float(f(w * 3.0))
+    change(holder, g)
+    assert "traces anew" in step.explain()
+    for _ in range(2):
+        assert float(step()) == float(g(w * 3.0))
+    assert len(traces) == 2
+
+
+def test_a_variable_that_is_another_function_or_class():
+    w, f, kind = one(), lambda x: x.sum(), Squares
+    step, traces = counted(lambda: f(w) + kind()(w))
+    assert float(step()) == 3.0 + 5.0
+    f = lambda x: x.max()
+    assert step.explain().splitlines()[1].strip().startswith("f is ")
+    assert float(step()) == 2.0 + 5.0
+    kind = Absolute
+    assert float(step()) == 2.0 + 3.0
+    for _ in range(3):  # the same code, made anew
+        f = functools.partial((lambda c: lambda x: x.min() + c)(0.0))
+        assert float(step()) == 1.0 + 3.0
+    assert len(traces) == 4
+
+
+def test_a_second_way_to_the_same_tensors():
+    w = [one()]
+    optimizer = [functools.partial(lambda way, x: way[0] * x, w)]
+    step = fad.jit(lambda: (w[0] + optimizer[0](1.0)).sum())
+    assert float(step()) == 6.0
+    optimizer[0] = functools.partial(lambda way, x: way[0] * x * 2.0, w)
+    assert float(step()) == 9.0
+
+
+def test_what_hooks_of_a_tensor_use():
+    w, scale, norms = one().requires_grad_(), {"by": fad.tensor(2.0)}, []
+    w.register_hook(lambda g: g * scale["by"])
+
+    @fad.jit
+    def step():
+        w.grad = None
+        w.sum().backward()
+
+    step()
+    assert w.grad.tolist() == [2.0, 2.0]
+    scale["by"] = fad.tensor(7.0)
+    step()
+    assert w.grad.tolist() == [7.0, 7.0]
+    w.register_hook(norms.append)
+    with pytest.raises(fad.errors.LevelError, match=r"self\[0\] is a Tensor of it"):
+        step()
+    assert not norms
