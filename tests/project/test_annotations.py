@@ -18,7 +18,7 @@ LIMITS = {
     "core": 134,
     "errors": 17,
     "extend": 2,
-    "formulas": 14,
+    "formulas": 22,
     "func": 8,
     "functions": 90,
     "implicit": 11,
@@ -32,7 +32,7 @@ LIMITS = {
     "taylor": 18,
     "torch": 18,
     "transforms": 28,
-    "views": 68,
+    "views": 60,
     "viz": 15,
 }
 NOT_COUNTED = {"testing"}

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "fad"
 # The files of each tool, by how their paths begin; the longest beginning counts.
 TOOLS = {
     "formulas": ["formulas/"],
+    "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
