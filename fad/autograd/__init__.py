@@ -12,7 +12,6 @@ from fad.errors.missing_names import hints_of as _hints_of
 _LIBRARY = {
     "": "forward_ad function functional grad_mode graph",
     "fad.autograd.compiled": "compiled",
-    "fad.autograd.nested": "NestedIOFunction",
     "fad.functions.function": "Function once_differentiable",
     "fad.tape.anomaly": "detect_anomaly emit_trace set_detect_anomaly",
     "fad.tape.builtin_nodes": """any_variable_requires_grad collect_next_edges CopyBackwards
@@ -36,6 +35,7 @@ _LIBRARY = {
 # Tools, which are imported when they are asked for.
 _TOOLS = {
     "": "profiler",
+    "fad.autograd.nested": "NestedIOFunction",
     "fad.profiling.profiler": "profile record_function",
     "fad.testing.gradient_checks": "gradcheck gradgradcheck",
     "fad.viz.causes": "why=why_of",

@@ -44,8 +44,8 @@ ROOMS = {
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
     "extend": "types observing interpretation declared staging operations",
-    "autograd": "*",
-    "func": "*",
+    "autograd": "functional compiled",
+    "func": "transforms",
     "replay": "background exact_programs policy inputs program states segment trace",
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
@@ -54,6 +54,8 @@ TOOLS = {
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
         torch_functions""",
     "nn": "losses utils",
+    "autograd": "nested",
+    "func": "module_state",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans

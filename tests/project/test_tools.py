@@ -18,6 +18,8 @@ TOOLS = {
     "formulas": ["formulas/"],
     "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
+    "autograd": ["autograd/nested"],
+    "func": ["func/module_state"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
     "laplacians": ["laplacians/"],
