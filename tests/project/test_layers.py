@@ -29,7 +29,7 @@ ROOMS = {
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks builtin_nodes engine
         vmap staged""",
     "views": "pytree chains aliases make_view masked_parts indexing inplace copying",
-    "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow while_loops
+    "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow
         namespaces""",
     "numpy": "",
     "lax": "",
@@ -43,7 +43,7 @@ ROOMS = {
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
-    "extend": "types observing interpretation declared staging operations",
+    "extend": "types observing interpretation declared primitives staging operations",
     "autograd": "functional compiled",
     "func": "transforms",
     "replay": "background exact_programs policy inputs program states segment trace",
@@ -52,7 +52,7 @@ ROOMS = {
 TOOLS = {
     "hints": "names",
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
-        torch_functions""",
+        torch_functions while_loops""",
     "nn": "losses utils",
     "autograd": "nested",
     "func": "module_state",
