@@ -32,7 +32,6 @@ from fad.arrays.operations import (
     making_tensors,
 )
 from fad.arrays.torch_operations import FORMS
-from fad.arrays.while_loops import fori_loop, while_loop
 from fad.core import trees
 from fad.core.borrowed import borrow
 from fad.core.faces import module_without_file, tool
@@ -174,11 +173,6 @@ ALIASING: dict[str, Callable[[Op], Function]] = {
 
 # The fad version of one public object of a JAX module, by the tables of `fad.arrays.special_cases`.
 
-# What takes the place of a function of JAX; more are in the tool `fad.formulas`.
-_OWN: dict[str, dict[str, Function]] = {
-    "jax.lax": {"fori_loop": fori_loop, "while_loop": while_loop},
-}
-
 
 def _written(module: str, name: str, function: Function) -> Function:
     """What `fad.formulas` has in the place of a function of JAX; it is imported when this is called."""
@@ -217,7 +211,8 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
         return _class(name, where, value)
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
-    value = _OWN.get(module, {}).get(name, value)
+    if listed(special_cases.LOOPS):
+        value = getattr(tool("formulas.while_loops"), name)
     jax_function = _written(module, name, value) if listed(special_cases.WRITTEN) else value
     roles = special_cases.ROLES.get(module, {}).get(name, {})
     binder: Binder = bind_random if draws else bind

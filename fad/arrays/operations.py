@@ -54,7 +54,7 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, ArrayFunction, Binder, PyTree
 from fad.errors import ArgumentError, FadError, HostValueError, describe
 from fad.errors.advice import say_too
-from fad.errors.missing_names import WRITES
+from fad.errors.missing_names import instead_of_writing
 from fad.errors.tracebacks import is_users
 from fad.tape.grad_mode import mark_inference
 from fad.tape.recorder import ROOT
@@ -73,11 +73,6 @@ _PARAMETERS = {
     "correction": "ddof",
     "device": "x.to(device)",
     "requires_grad": "x.requires_grad_()",
-}
-
-# NumPy's functions that write to their first argument; JAX's return a new array.
-_WRITES = WRITES | {
-    "at": "x.index_put_((indices,), values, accumulate=True) for add, or x = x.at[indices].add(values)",
 }
 
 # Texts of errors, and what to write.
@@ -150,8 +145,10 @@ def _advice(message: str, who: str, names: Sequence[str], values: Sequence[objec
         name = keyword[1]
         meant = _PARAMETERS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), "")
         return f"for {name!r} write {meant}" if meant else f"it takes {', '.join(names)}"
-    if "immutable" in message and who.rpartition(".")[2] in _WRITES:
-        return f"to write to a Tensor x, write {_WRITES[who.rpartition('.')[2]]}"
+    if "immutable" in message:
+        writes = instead_of_writing(who.rpartition(".")[2])
+        if writes:
+            return f"to write to a Tensor x, write {writes}"
     if any(type(x).__module__.partition(".")[0] == "torch" for x in values):
         return "for a torch.Tensor t write fad.tensor(t), or fad.from_dlpack(t) without a copy"
     if who in ("fad.random.key", "fad.random.PRNGKey"):

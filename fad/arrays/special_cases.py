@@ -191,6 +191,9 @@ WRITTEN: dict[str, frozenset[str]] = {
     "jax.scipy.stats": _names("sem"),
 }
 
+# Loops of `fad.formulas` with arguments of their own.
+LOOPS: dict[str, frozenset[str]] = {"jax.lax": _names("fori_loop while_loop")}
+
 # What a ufunc has besides its call.
 UFUNC_ATTRIBUTES = ("nin", "nout", "nargs", "identity")
 UFUNC_METHODS = ("accumulate", "at", "outer", "reduce", "reduceat")

@@ -10,12 +10,11 @@ from typing import Any, Self
 import jax
 from jax import tree_util
 
-from fad.core import trees
-from fad.core.tensor import Tensor
-from fad.core.types import PyTree, Value
+from fad import Function, Tensor
+from fad.autograd import once_differentiable
+from fad.autograd.function import FunctionCtx
 from fad.errors import RuleError
-from fad.functions.context import Context
-from fad.functions.function import Function, once_differentiable
+from fad.extend.types import PyTree, Value
 
 _STATIC = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
 
@@ -60,7 +59,7 @@ class NestedIOFunction(Function):
     {'a': [45.0, 18.0], 'b': [3.0]}
     """
 
-    _ctx: Context
+    _ctx: FunctionCtx
     _saved_structure: tree_util.PyTreeDef
     _input_structure: tree_util.PyTreeDef
 
@@ -121,7 +120,7 @@ class NestedIOFunction(Function):
 
     # What methods of the class may use, as ctx.
 
-    def _context(self, method: str) -> Context:
+    def _context(self, method: str) -> FunctionCtx:
         ctx = vars(self).get("_ctx")
         if ctx is None:
             raise RuleError(
@@ -133,7 +132,7 @@ class NestedIOFunction(Function):
     def save_for_backward(self, *args: PyTree) -> None:
         """Keep nested Tensors for backward_extended, which reads them as ``self.saved_tensors``."""
         ctx = self._context("save_for_backward")
-        leaves, self._saved_structure = trees.flatten_with_none(args)
+        leaves, self._saved_structure = _flatten(args)
         ctx.save_for_backward(*leaves)
 
     @property
@@ -167,7 +166,7 @@ class NestedIOFunction(Function):
 
     @classmethod
     @contextlib.contextmanager
-    def _bound(cls, ctx: Context) -> Iterator[Self]:
+    def _bound(cls, ctx: FunctionCtx) -> Iterator[Self]:
         """An instance whose attributes are those of ``ctx``, for the time of a method."""
         run = object.__new__(cls)
         run.__dict__ = attributes = vars(ctx)
@@ -189,9 +188,9 @@ class _InstanceAttributes:
         return hash((self.cls, *self.attributes))
 
 
-def _forward(ctx: Context, settings: _InstanceAttributes, *inputs: PyTree) -> PyTree:
+def _forward(ctx: FunctionCtx, settings: _InstanceAttributes, *inputs: PyTree) -> PyTree:
     vars(ctx).update(settings.attributes)
-    vars(ctx)["_input_structure"] = trees.flatten_with_none(inputs)[1]
+    vars(ctx)["_input_structure"] = _flatten(inputs)[1]
     method: Any = settings.cls
     with settings.cls._bound(ctx) as run:
         return method.forward_extended(run, *inputs)
@@ -202,11 +201,11 @@ def _backward_of(cls: Any, method: Callable[..., PyTree]) -> Callable[..., PyTre
     once = hasattr(method, "once_differentiable")
     method = method.__wrapped__ if once else method  # type: ignore[attr-defined]
 
-    def backward(ctx: Context, *gradients: PyTree) -> tuple[PyTree, ...]:
+    def backward(ctx: FunctionCtx, *gradients: PyTree) -> tuple[PyTree, ...]:
         with cls._bound(ctx) as run:
             grads = method(run, *gradients)
             structure = run._input_structure
-        leaves = trees.flatten_with_none(grads)[0]
+        leaves = _flatten(grads)[0]
         count = len(ctx.needs_input_grad) - 1
         if len(leaves) == structure.num_leaves:
             grads = structure.unflatten(leaves)
@@ -219,4 +218,9 @@ def _backward_of(cls: Any, method: Callable[..., PyTree]) -> Callable[..., PyTre
 
 
 def _tensors(tree: PyTree) -> list[Value]:
-    return [x for x in trees.flatten_with_none(tree)[0] if isinstance(x, (Tensor, jax.Array))]
+    return [x for x in _flatten(tree)[0] if isinstance(x, (Tensor, jax.Array))]
+
+
+def _flatten(tree: PyTree) -> tuple[list[PyTree], tree_util.PyTreeDef]:
+    """Leaves, None among them, and structure."""
+    return tree_util.tree_flatten(tree, is_leaf=lambda x: x is None or isinstance(x, Tensor))

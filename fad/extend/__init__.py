@@ -31,6 +31,7 @@ _NAMES = {
     "fad.extend.declared": "declared_sparsity",
     "fad.functions.attached": "with_derivative",
     "fad.extend.linear_calls": "linear_call",
+    "fad.extend.primitives": "batched_program derivative_program native_primitive",
     "fad.extend.staging": "aval_of body_of dependence split_call stage varying_alike",
     "fad.extend.interpretation": "depends_on_point derivative_of interpret scattered_to",
     # What a tool that looks on sees.

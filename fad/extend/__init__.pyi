@@ -58,6 +58,9 @@ from fad.extend.observing import observe_nodes as observe_nodes
 from fad.extend.observing import running_levels as running_levels
 from fad.extend.observing import thread_id as thread_id
 from fad.extend.operations import operation as operation
+from fad.extend.primitives import batched_program as batched_program
+from fad.extend.primitives import derivative_program as derivative_program
+from fad.extend.primitives import native_primitive as native_primitive
 from fad.extend.staging import aval_of as aval_of
 from fad.extend.staging import body_of as body_of
 from fad.extend.staging import dependence as dependence

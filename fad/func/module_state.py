@@ -14,10 +14,9 @@ import jax
 import numpy as np
 
 import fad.numpy as fnp
-from fad.core.tensor import Tensor
-from fad.core.types import Operand, PyTree
+from fad import Tensor
 from fad.errors import GradientError, describe
-from fad.views.make_view import detach
+from fad.extend.types import Operand, PyTree
 
 
 def functional_call(
@@ -150,7 +149,7 @@ def stack_module_state(models: Sequence[object]) -> tuple[dict[str, Tensor], dic
         grads = {x.requires_grad for x in tensors}
         if len(grads) > 1:
             raise GradientError(f"Expected {name} from each model to have the same .requires_grad")
-        stacked = fnp.stack([detach(x) for x in tensors])
+        stacked = fnp.stack([x.detach() for x in tensors])
         if grads.pop():
             parameters[name] = stacked.requires_grad_()
         else:

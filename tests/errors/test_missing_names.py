@@ -12,7 +12,7 @@ import pytest
 import fad
 import fad.numpy as fnp
 import fad.testing
-from fad.errors import missing_names
+from fad.hints import names as hints
 
 
 def test_dir_and_the_star_import_have_public_names_alone():
@@ -84,8 +84,8 @@ def test_private_names_are_plainly_not_there():
 
 
 def test_what_is_said_is_not_about_names_that_are_there():
-    assert not set(missing_names._INSTEAD) & set(dir(fad))
-    for text in missing_names._INSTEAD.values():
+    assert not set(hints._INSTEAD) & set(dir(fad))
+    for text in hints._INSTEAD.values():
         for found in re.findall(r"\bfad((?:\.\w+)+)", text):
             value = fad
             for part in found[1:].split("."):
@@ -248,10 +248,10 @@ WRITERS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", missing_names.WRITES)
+@pytest.mark.parametrize("name", hints.WRITES)
 def test_what_is_said_of_functions_that_write_is_true(name: str) -> None:
     """Each statement runs, and gives what NumPy's function of the name writes."""
-    said, column = missing_names.WRITES[name], name == "put_along_axis"
+    said, column = hints.WRITES[name], name == "put_along_axis"
     values = {
         "value": 7.0,
         "mask": np.array([[True, False], [True, False]]),

@@ -29,7 +29,7 @@ ROOMS = {
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks engine
         vmap staged""",
     "views": "pytree chains aliases make_view masked_parts indexing inplace copying",
-    "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow while_loops
+    "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow
         namespaces""",
     "numpy": "",
     "lax": "",
@@ -43,17 +43,20 @@ ROOMS = {
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions custom_rules",
-    "extend": "types linear_calls observing interpretation declared staging operations",
-    "autograd": "*",
-    "func": "*",
+    "extend": "types linear_calls observing interpretation declared primitives staging operations",
+    "autograd": "builtin_nodes functional compiled",
+    "func": "transforms",
     "rolling": "repeats scans",
     "replay": "background exact_programs policy inputs program states segment trace",
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
+    "hints": "names",
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
-        torch_functions""",
+        torch_functions while_loops""",
     "nn": "losses utils",
+    "autograd": "nested",
+    "func": "module_state",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans

@@ -16,7 +16,10 @@ PACKAGE = ROOT / "fad"
 # The files of each tool, by how their paths begin; the longest beginning counts.
 TOOLS = {
     "formulas": ["formulas/"],
+    "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
+    "autograd": ["autograd/nested"],
+    "func": ["func/module_state"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
     "laplacians": ["laplacians/"],

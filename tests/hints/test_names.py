@@ -12,13 +12,13 @@ from helpers import leaf
 
 import fad
 import fad.numpy as fnp
-from fad.errors import missing_names
+from fad.hints import names as hints
 
 TABLES = [
-    missing_names._FUNCTIONS,
-    missing_names._ATTRIBUTES,
-    *missing_names._IN_MODULE.values(),
-    *missing_names._ADVICE.values(),
+    hints._FUNCTIONS,
+    hints._ATTRIBUTES,
+    *hints._IN_MODULE.values(),
+    *hints._ADVICE.values(),
 ]
 
 
@@ -137,10 +137,8 @@ def test_what_is_named_is_there() -> None:
 
 
 def test_what_is_said_of_modules_is_not_about_names_that_are_there() -> None:
-    written = set(
-        missing_names.WRITES
-    )  # NumPy has these in place, and no array of JAX can be written to
-    assert not set(missing_names._FUNCTIONS) & set(dir(fnp)) - {"grad", "vmap"} - written
-    for module, table in missing_names._IN_MODULE.items():
+    written = set(hints.WRITES)  # NumPy has these in place, and no array of JAX can be written to
+    assert not set(hints._FUNCTIONS) & set(dir(fnp)) - {"grad", "vmap"} - written
+    for module, table in hints._IN_MODULE.items():
         of_module = importlib.import_module(module)
         assert not set(table) & set(dir(of_module))

@@ -10,24 +10,16 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import (
-    WhileParts,
-    Zero,
-    batch_jaxpr,
-    define_primitive,
-    instantiate_zeros,
-    is_undefined_primal,
-    jvp_jaxpr,
-    new_primitive,
-    run_jaxpr,
-    shaped_array,
+from fad.errors import ArgumentError, describe
+from fad.extend import (
+    batched_program,
+    derivative_program,
+    native_primitive,
+    run_program,
     while_parts,
 )
-from fad.core.jaxprs import select, spread, where_batched
-from fad.core.threads import make_jit
-from fad.core.types import Array, ArrayFunction, Aval, JaxProgram, Operand, Outputs, PyTree
-from fad.errors import ArgumentError, describe
+from fad.extend.types import Array, ArrayFunction, Aval, JaxProgram, Operand, Outputs, PyTree
+from fad.formulas.smooth_functions import is_inexact
 
 # A while loop that stores checkpoints, and its pullback, which computes from these again.
 #
@@ -42,6 +34,21 @@ from fad.errors import ArgumentError, describe
 
 Mask = tuple[bool, ...]
 T = TypeVar("T")
+Values = Sequence[Any]  # arrays; None for tangents that are zero
+
+
+def select(mask: Sequence[bool], values: Sequence[T]) -> list[T]:
+    """The masked values."""
+    return [v for v, m in zip(values, mask, strict=True) if m]
+
+
+def spread(
+    mask: Sequence[bool], some: Sequence[Any], others: Sequence[Any] | None = None
+) -> list[Any]:
+    """``others``, or None for each, with ``some`` in the masked places."""
+    it = iter(some)
+    rest = [None] * len(mask) if others is None else others
+    return [next(it) if m else o for m, o in zip(mask, rest, strict=True)]
 
 
 class Loop(NamedTuple):
@@ -69,8 +76,8 @@ class Loop(NamedTuple):
 
     def stored_avals(self) -> list[Aval]:
         """Avals of the number of steps, of the stride, and of the slots."""
-        number = shaped_array((), jnp.dtype("int32"))
-        slots = [shaped_array((self.kept, *a.shape), a.dtype) for a in self.body.out_avals]
+        number = jax.ShapeDtypeStruct((), jnp.dtype("int32"))
+        slots = [jax.ShapeDtypeStruct((self.kept, *a.shape), a.dtype) for a in self.body.out_avals]
         return [number, number, *slots]
 
 
@@ -94,12 +101,12 @@ def run(*operands: Array, loop: Loop, stored: bool) -> list[Array]:
     cond_consts, body_consts, init = loop.split(operands)
 
     def active(i: Array, carry: Sequence[Array]) -> Array:
-        (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
+        (go,) = run_program(loop.cond, *cond_consts, *carry)
         return go if loop.max_steps is None else go & (i < loop.max_steps)
 
     def step(state: PyTree) -> Outputs:
         i, _, carry = state
-        carry = run_jaxpr(loop.body, *body_consts, *carry)
+        carry = run_program(loop.body, *body_consts, *carry)
         return i + 1, active(i + 1, carry), carry
 
     zero = jnp.int32(0)
@@ -181,7 +188,7 @@ def pull(*values: Array, of: DifferentiatedLoop) -> list[Array]:
         stop = start + advance(t - 1 - start, rows - 1 - top)
         _, carry = jax.lax.while_loop(
             lambda s: s[0] < stop,
-            lambda s: (s[0] + 1, run_jaxpr(loop.body, *body_consts, *s[1])),
+            lambda s: (s[0] + 1, run_program(loop.body, *body_consts, *s[1])),
             (start, _get(slots, top)),
         )
         slots = [_put(s, c, top + 1) for s, c in zip(slots, carry, strict=True)]
@@ -197,7 +204,7 @@ def pull(*values: Array, of: DifferentiatedLoop) -> list[Array]:
         def body(some_consts: Any, some_carries: Any) -> list[Array | None]:
             operands = [*spread(consts, some_consts, body_consts)]
             operands += spread(carries, some_carries, carry)
-            return select(carries, run_jaxpr(loop.body, *operands))
+            return select(carries, run_program(loop.body, *operands))
 
         _, pullback = jax.vjp(body, select(consts, body_consts), select(carries, carry))
         parts, cotangents = pullback(list(cotangents))
@@ -234,8 +241,6 @@ def pull(*values: Array, of: DifferentiatedLoop) -> list[Array]:
 # 0 * inf is nan. So it is given the carry and the constants of a lane that is not done, and what comes of
 # it is dropped.
 
-Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotangents that are zero
-
 # Loops made of a loop
 
 
@@ -243,7 +248,7 @@ Values = Sequence[Any]  # arrays; None, or a zero of JAX, for tangents and cotan
 def dependent(loop: Loop, consts: Mask, carries: Mask) -> Mask:
     """Which carries have a tangent, if these constants of the body and first carries have one."""
     while True:
-        _, moved = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
+        _, moved = derivative_program(loop.body, [*consts, *carries], list(carries))
         inexact = [is_inexact(a.dtype) for a in loop.body.out_avals]
         after = tuple([a or (b and c) for a, b, c in zip(carries, moved, inexact, strict=True)])
         if after == carries:
@@ -255,16 +260,16 @@ def dependent(loop: Loop, consts: Mask, carries: Mask) -> Mask:
 def augmented(of: DifferentiatedLoop) -> Loop:
     """The loop on (constants, their tangents) and (carries, their tangents)."""
     loop, consts, carries = of
-    jvp, _ = jvp_jaxpr(loop.body, [*consts, *carries], list(carries))
+    jvp, _ = derivative_program(loop.body, [*consts, *carries], list(carries))
     n, k, m = loop.body_count, sum(consts), len(carries)
 
     def body(*values: Array) -> list[Array]:
         primals, tangents = values[:n], values[n : n + k]
         carry, carry_t = values[n + k : n + k + m], values[n + k + m :]
-        return run_jaxpr(jvp, *primals, *carry, *tangents, *carry_t)
+        return run_program(jvp, *primals, *carry, *tangents, *carry_t)
 
     def cond(*values: Array) -> Outputs:
-        return run_jaxpr(loop.cond, *values[: loop.cond_count + m])
+        return run_program(loop.cond, *values[: loop.cond_count + m])
 
     of_consts, of_carry = loop.body.in_avals[:n], loop.body.in_avals[n:]
     of_carry = [*of_carry, *select(carries, of_carry)]
@@ -304,10 +309,12 @@ def batched_loop(loop: Loop, axis_data: Any, wanted: Sequence[bool]) -> BatchedL
     in_cond, in_body, carries = (tuple(p) for p in loop.split(wanted))
     lanes = False
     while True:
-        body, are_batched = batch_jaxpr(loop.body, axis_data, [*in_body, *carries], list(carries))
+        body, are_batched = batched_program(
+            loop.body, axis_data, [*in_body, *carries], list(carries)
+        )
         after = tuple([a or b for a, b in zip(carries, are_batched, strict=True)])
         if after == carries:
-            cond, (lanes,) = batch_jaxpr(loop.cond, axis_data, [*in_cond, *carries], False)
+            cond, (lanes,) = batched_program(loop.cond, axis_data, [*in_cond, *carries], False)
             if not lanes or all(carries):
                 break
             after = (True,) * len(carries)
@@ -322,11 +329,11 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
     k, n = loop.cond_count, loop.cond_count + loop.body_count
 
     def cond(*values: Array) -> Outputs:
-        return jnp.any(run_jaxpr(loop.cond, *values)[0])
+        return jnp.any(run_program(loop.cond, *values)[0])
 
     def body(*values: Array) -> list[Array]:
         cond_consts, consts, carry = values[:k], values[k:n], values[n:]
-        (go,) = run_jaxpr(loop.cond, *cond_consts, *carry)
+        (go,) = run_program(loop.cond, *cond_consts, *carry)
         some = jnp.argmax(go)
 
         def where(x: Array, y: Array) -> Array:
@@ -339,7 +346,7 @@ def _until_all(loop: Loop, batched: tuple[Mask, Mask, Mask]) -> Loop:
         operands = [
             safe(*pair) for pair in zip((*consts, *carry), batched[1] + batched[2], strict=True)
         ]
-        outs = run_jaxpr(loop.body, *operands)
+        outs = run_program(loop.body, *operands)
         return [where(o, c) for o, c in zip(outs, carry, strict=True)]
 
     of_cond = list(loop.cond.in_avals)
@@ -374,12 +381,6 @@ def curve(*values: Array, of: DifferentiatedLoop) -> list[Array | None]:
 
 # The four primitives
 
-loop_p = new_primitive("fad_while_loop", expensive=True)
-linear_p = new_primitive("fad_while_linear", expensive=True)
-pullback_p = new_primitive("fad_while_pullback", expensive=True)
-curvature_p = new_primitive("fad_while_curvature", expensive=True)
-loop_p.loop = lambda eqn: WhileParts(*eqn.params["loop"][:4])
-
 
 def _loop_avals(*avals: Aval, loop: Loop, stored: bool) -> list[Aval]:
     outs = list(loop.body.out_avals)
@@ -394,17 +395,14 @@ def _gradient_avals(*avals: Aval, of: DifferentiatedLoop) -> list[Aval]:
     return select((*of.consts, *of.carries), of.loop.body.in_avals)
 
 
-def _is_zero(t: object) -> bool:
-    return isinstance(t, Zero)
-
-
-def _filled(tangents: Values) -> list[Array | None]:
-    return [instantiate_zeros(t) for t in tangents]
+def _filled(tangents: Values, primals: Sequence[Array]) -> list[Array]:
+    """The tangents, with zeros for None."""
+    return [jnp.zeros_like(p) if t is None else t for t, p in zip(tangents, primals, strict=True)]
 
 
 def _differentiated(loop: Loop, tangents: Values, carries: Mask | None = None) -> tuple[Mask, Mask]:
     """Which constants of the body, and which carries, have a tangent."""
-    _, of_consts, of_carry = loop.split([not _is_zero(t) for t in tangents])
+    _, of_consts, of_carry = loop.split([t is not None for t in tangents])
     if carries is not None:
         of_carry = [a or b for a, b in zip(of_carry, carries, strict=True)]
     consts = tuple(of_consts)
@@ -418,14 +416,17 @@ def _loop_jvp(
     outs = loop_p.bind(*primals, loop=loop, stored=stored or any(carries))
     n = len(carries)
     kept = outs if stored else outs[:n]
-    zeros = [Zero(jax.typeof(o).to_tangent_aval()) for o in kept]
     if not any(carries):
-        return kept, zeros
+        return kept, [None] * len(kept)
+    _, body_consts, init = loop.split(primals)
     _, of_consts, of_carry = loop.split(tangents)
-    some = _filled([*select(consts, of_consts), *select(carries, of_carry)])
+    some = _filled(
+        [*select(consts, of_consts), *select(carries, of_carry)],
+        [*select(consts, body_consts), *select(carries, init)],
+    )
     of = DifferentiatedLoop(loop, consts, carries)
     out_t = linear_p.bind(*primals, *outs[n:], *some, of=of)
-    return kept, [*spread(carries, out_t, zeros[:n]), *zeros[n:]]
+    return kept, [*spread(carries, out_t), *[None] * (len(kept) - n)]
 
 
 def _linear_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) -> Outputs:
@@ -433,9 +434,9 @@ def _linear_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) ->
     operands, _, linear = parts_of(loop, primals)
     operands_t, _, linear_t = parts_of(loop, tangents)
     outs = linear_p.bind(*primals, of=of)
-    if all(map(_is_zero, tangents[:n])):
+    if not any([t is not None for t in tangents[:n]]):
         first = len(primals) - len(linear)
-        return outs, linear_p.bind(*primals[:first], *_filled(linear_t), of=of)
+        return outs, linear_p.bind(*primals[:first], *_filled(linear_t, linear), of=of)
     both, both_t = joined(of.consts, operands, linear), joined(of.consts, operands_t, linear_t)
     _, out_t = _loop_jvp(both, both_t, loop=augmented(of), stored=False)
     return outs, out_t[len(of.carries) :]
@@ -449,9 +450,11 @@ def _pullback_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) 
     _, _, of_cotangents = parts_of(loop, tangents)
     first = len(primals) - len(cotangents)
     parts = []
-    if not all(map(_is_zero, of_cotangents)):
-        parts.append(pullback_p.bind(*primals[:first], *_filled(of_cotangents), of=of))
-    if not all(map(_is_zero, tangents[:n])):
+    if any([t is not None for t in of_cotangents]):
+        of_cotangents = _filled(of_cotangents, cotangents)
+        parts.append(pullback_p.bind(*primals[:first], *of_cotangents, of=of))
+    if any([t is not None for t in tangents[:n]]):
+        _, body_consts, carry = loop.split(primals[:n])
         _, of_consts, of_carry = loop.split(tangents[:n])
         moved = _differentiated(loop, tangents[:n], carries)
         all_consts = tuple([a or b for a, b in zip(consts, moved[0], strict=True)])
@@ -459,18 +462,21 @@ def _pullback_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) 
         places = tuple([is_inexact(a.dtype) for a in loop.body.out_avals])
         zeros = [jnp.zeros(a.shape, a.dtype) for a in select(places, loop.body.out_avals)]
         every = select(all_carries, spread(carries, cotangents, spread(places, zeros)))
-        moved_t = _filled([*select(all_consts, of_consts), *select(all_carries, of_carry)])
+        moved_t = _filled(
+            [*select(all_consts, of_consts), *select(all_carries, of_carry)],
+            [*select(all_consts, body_consts), *select(all_carries, carry)],
+        )
         of_all = DifferentiatedLoop(loop, all_consts, all_carries)
         bent = curvature_p.bind(*primals[:n], *every, *moved_t, of=of_all)
         asked = select((*all_consts, *all_carries), (*consts, *carries))
         parts.append(select(tuple(asked), bent))
     if not parts:
-        return outs, [Zero(jax.typeof(o).to_tangent_aval()) for o in outs]
+        return outs, [None] * len(outs)
     return outs, parts[0] if len(parts) == 1 else [a + b for a, b in zip(*parts, strict=True)]
 
 
 def _curvature_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop) -> Outputs:
-    differentiated = tuple([not _is_zero(t) for t in tangents])
+    differentiated = tuple([t is not None for t in tangents])
 
     def of_differentiated(*some: Operand) -> list[Array | None]:
         return curve(*spread(differentiated, some, primals), of=of)
@@ -481,14 +487,14 @@ def _curvature_jvp(primals: Values, tangents: Values, *, of: DifferentiatedLoop)
 
 
 def _transpose(
-    primitive: Any, cotangents: Values, *values: Operand, of: DifferentiatedLoop
+    name: str, cotangents: Values, values: Values, linear: Sequence[bool], *, of: DifferentiatedLoop
 ) -> Values:
-    """Transpose in the last values, the linear ones, by ``primitive``: what is the transpose."""
+    """Transpose in the last values, the linear ones, by the primitive that is the transpose."""
+    primitive = globals()[name]
     others = sum(of.carries) if primitive is curvature_p else 2 + len(of.carries)
     first = of.loop.operand_count + others
-    pulled = iter(primitive.bind(*values[:first], *_filled(cotangents), of=of))
-    linear = [(v, next(pulled)) for v in values[first:]]
-    return [None] * first + [g if is_undefined_primal(v) else None for v, g in linear]
+    pulled = primitive.bind(*values[:first], *cotangents, of=of)
+    return [*[None] * first, *spread(linear[first:], select(linear[first:], pulled))]
 
 
 def _to_front(values: Values, dims: Sequence[int | None]) -> tuple[Values, list[bool]]:
@@ -551,31 +557,34 @@ def _batch_rule(
     return outs, [0] * len(outs)
 
 
-def _define(
-    primitive: Any,
-    run: ArrayFunction,
-    avals: ArrayFunction,
-    jvp: ArrayFunction,
-    batch: ArrayFunction,
-    transpose: ArrayFunction | None = None,
-) -> None:
-    def eagerly(*values: Array, **options: object) -> Outputs:
-        return make_jit(functools.partial(run, **options))(*values)
+def _linear_primitive(
+    name: str, run: ArrayFunction, avals: ArrayFunction, jvp: ArrayFunction, transposed: str
+) -> Any:
+    """A primitive that is linear in its last operands; ``transposed`` is the one that is its transpose."""
 
-    batched = where_batched(primitive, batch)
-    define_primitive(
-        primitive, eagerly, avals, traced=run, jvp=jvp, transpose=transpose, batch=batched
-    )
+    def batch(*args: Any, of: DifferentiatedLoop) -> Outputs:
+        return _batch_rule(*args, of=of, primitive=primitive)
+
+    transpose = functools.partial(_transpose, transposed)
+    primitive = native_primitive(name, run, avals, jvp=jvp, batch=batch, transpose=transpose)
+    return primitive
 
 
-_define(loop_p, run, _loop_avals, _loop_jvp, _batch_loop)
-for _p, _run, _avals, _jvp, _transposed in (
-    (linear_p, push, _linear_avals, _linear_jvp, pullback_p),
-    (pullback_p, pull, _gradient_avals, _pullback_jvp, linear_p),
-    (curvature_p, curve, _gradient_avals, _curvature_jvp, curvature_p),
-):
-    _batch = functools.partial(_batch_rule, primitive=_p)
-    _define(_p, _run, _avals, _jvp, _batch, functools.partial(_transpose, _transposed))
+loop_p = native_primitive(
+    "fad_while_loop",
+    run,
+    _loop_avals,
+    jvp=_loop_jvp,
+    batch=_batch_loop,
+    loop=lambda loop, stored: loop[:4],
+)
+linear_p = _linear_primitive("fad_while_linear", push, _linear_avals, _linear_jvp, "pullback_p")
+pullback_p = _linear_primitive(
+    "fad_while_pullback", pull, _gradient_avals, _pullback_jvp, "linear_p"
+)
+curvature_p = _linear_primitive(
+    "fad_while_curvature", curve, _gradient_avals, _curvature_jvp, "curvature_p"
+)
 
 # ``while_loop`` and ``fori_loop`` with a reverse mode, of any order, in bounded memory.
 
@@ -695,5 +704,5 @@ def _with_derivatives(
             eqn = eqn.replace(primitive=loop_p, params={"loop": loop, "stored": False})
         eqns.append(eqn)
     program = closed.replace(jaxpr=closed.jaxpr.replace(eqns=eqns))
-    outs = run_jaxpr(program, *jax.tree.leaves(args))
+    outs = run_program(program, *jax.tree.leaves(args))
     return jax.tree.unflatten(jax.tree.structure(shape), outs)

@@ -1,0 +1,1 @@
+"""What to write for names that fad does not have: tables for the messages of errors."""

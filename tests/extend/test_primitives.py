@@ -1,0 +1,71 @@
+"""A primitive of JAX with rules of its own has them under the transforms of fad and of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fad
+from fad import extend
+
+
+def _product_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """Of ``x y``, with 10 times the slope by ``x``, and with none by ``y``."""
+    x, y = primals
+    t = tangents[0]
+    return PRODUCT.bind(x, y), [None] if t is None else SLOPE.bind(t, y)
+
+
+def _product_batch(axis: Any, operands: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
+    lanes = [
+        jnp.broadcast_to(x, (axis.size, *x.shape)) if d is None else jnp.moveaxis(x, d, 0)
+        for x, d in zip(operands, dims, strict=True)
+    ]
+    return PRODUCT.bind(*lanes), [0]
+
+
+PRODUCT = extend.native_primitive(
+    "product",
+    lambda x, y: [x * y],
+    lambda x, y: [jax.ShapeDtypeStruct(x.shape, x.dtype)],
+    jvp=_product_jvp,
+    batch=_product_batch,
+)
+SLOPE = extend.native_primitive(
+    "slope",
+    lambda t, y: [10.0 * t * y],
+    lambda t, y: [t],
+    jvp=lambda primals, tangents: (SLOPE.bind(*primals), [None]),
+    batch=lambda axis, operands, dims: (SLOPE.bind(*operands), [0]),
+    transpose=lambda cotangents, operands, linear: [
+        SLOPE.bind(cotangents[0], operands[1])[0] if linear[0] else None,
+        None,
+    ],
+)
+
+
+def product(x: Any, y: Any) -> Any:
+    return PRODUCT.bind(x, y)[0]
+
+
+@pytest.mark.parametrize("transform", [jax.grad, lambda f: fad.grad(fad.from_jax(f))])
+def test_the_rules_are_used(transform: Any) -> None:
+    x, y = jnp.float32(2.0), jnp.float32(3.0)
+    assert float(transform(product)(x, y)) == 30.0
+    assert float(transform(lambda y, x: product(x, y))(y, x)) == 0.0
+    assert float(jax.jit(transform(product))(x, y)) == 30.0
+
+
+def test_lanes_and_tangents() -> None:
+    xs, y = jnp.arange(3.0), jnp.float32(3.0)
+    run = fad.from_jax(product)
+    for vmap in (jax.vmap(product, (0, None)), fad.vmap(run, (0, None))):
+        np.testing.assert_array_equal(np.asarray(vmap(xs, y)), [0.0, 3.0, 6.0])
+    assert float(fad.jvp(run, (y, y), (y, y))[1]) == 90.0
+    assert float(jax.jvp(product, (y, y), (y, y))[1]) == 90.0
+    assert float(product(y, y)) == 9.0
