@@ -278,13 +278,16 @@ def _on_deleted(
         if t._value.is_deleted():  # not yet in the place of an earlier argument
             swapped.append((t, t._value))
             t._value = jax.numpy.array(jaxapi.zeros(t._value.aval))
-    made = [t._value for t, _ in swapped]
+    zeros = [t._value for t, _ in swapped]
+    given = [*map(bottom, args)]
     try:
         outs = f(args)
     finally:
         for t, array in swapped:
             t._value = array
-    for v in [*made, *[bottom(p) for o in outs for p in level.flatten(o)[0]]]:
+    saved = [v for o in outs if o._node is not None for v in o._node.saved_values()]
+    made = map(bottom, [*saved, *[p for o in outs for p in level.flatten(o)[0]]])
+    for v in [*zeros, *[v for v in made if all([v is not g for g in given])]]:
         v.delete()
     return outs
 

@@ -295,6 +295,24 @@ def test_a_pass_through_a_node_that_has_saved_a_deleted_array_raises_its_error()
                 t.sum().backward()
 
 
+@pytest.mark.parametrize("f", [fnp.linalg.cholesky, fnp.linalg.det, fnp.sort])
+def test_what_a_node_has_computed_from_a_deleted_array_is_not_made_up(
+    f: Callable[..., Any],
+) -> None:
+    """A factor, an order: it cannot be computed again, and nothing else stands in its place."""
+    with fad.autograd.compiled(wait=True):
+        for k in range(3):
+            w = leaf(jax.numpy.array(np.eye(3) * 4.0 + 0.5, np.float32))
+            z = fnp.sum(f(w) * 3.0)
+            z.item()
+            if k < 2:
+                z.backward()
+        w.array.delete()
+        with pytest.raises(RuntimeError, match="deleted"):
+            z.backward()
+        assert w.grad is None
+
+
 def test_an_array_that_was_deleted_before_its_trace_has_run() -> None:
     """What needs it raises JAX's error, its program too; all else is right."""
     with fad.autograd.compiled(wait=True):
