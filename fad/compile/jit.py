@@ -46,7 +46,7 @@ from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
 from fad.core.jaxapi import array_type
-from fad.core.level import flush, has_trace, state
+from fad.core.level import flush, has_trace, modes, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
@@ -137,7 +137,7 @@ class _Traced:
     records: bool
 
     def __init__(
-        self, name: str, f: Callable[..., PyTree], leaves: list[PyTree], rest: Rest, rolls: bool
+        self, name: str, f: Callable[..., PyTree], leaves: list[PyTree], rest: Rest
     ) -> None:
         self._f, self._leaves = f, leaves
         self._places = list(map(place_of, leaves))
@@ -152,7 +152,7 @@ class _Traced:
         self.around = Surroundings(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
         before = self.around.before()
         try:
-            self.primitive, values, _ = stage(run, leaves, bodies=[f], kept=True, roll=rolls)
+            self.primitive, values, _ = stage(run, leaves, bodies=[f], kept=True)
             self.around.check(self.level)
         except BaseException:
             before.put_back()
@@ -502,7 +502,8 @@ class Compiled:
         f = self.__wrapped__
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
-        traced = _Traced(self._name, f, leaves, rest, self._rolls)
+        with modes(rolls=self._rolls):
+            traced = _Traced(self._name, f, leaves, rest)
         level = traced.level
         self._draws = self._draws or level.has_drawn
         step = StepState(traced.step, traced.around)

@@ -37,8 +37,6 @@ Number: TypeAlias = bool | int | float | complex
 Value: TypeAlias = "Tensor | jax.Array"
 # A tangent or a cotangent: None is zero.
 MaybeValue: TypeAlias = "Tensor | jax.Array | None"
-# For each input or output, its tangent or cotangent.
-MaybeValues: TypeAlias = "Sequence[Tensor | jax.Array | None]"
 # What operations and users pass as a value: a Tensor, an array of JAX or NumPy, or a number.
 Operand: TypeAlias = "Tensor | jax.typing.ArrayLike"
 # What runs a Primitive, or any operation, on operands, as `fad.core.level.bind` does.

@@ -439,14 +439,12 @@ def stage(
     *,
     bodies: Sequence[Callable[..., Any]] = (),
     kept: bool = False,
-    roll: bool | None = None,
 ) -> tuple[Primitive, list[Any], trees.PyTreeDef]:
     """Trace ``run(level, *operands)`` into a Primitive.
 
     Arguments:
         bodies: the functions of the user that ``run`` calls; see NOTE [numbers in bodies].
         kept: the Primitive is for later calls too; see NOTE [what compiled code captures].
-        roll: whether it is rolled, see NOTE [the protocol of rolling]; None: as what is traced around it.
 
     Returns:
         The Primitive, the values to bind it on (constants, captures, operands), and the structure
@@ -469,11 +467,10 @@ def stage(
             structure.append(out_structure)
             return [level.lower(x) for x in outs]
 
-    roll = state.rolls if roll is None else roll
-    with jaxapi.extended_axes(axes), modes(rolls=roll, calls={}):
+    with jaxapi.extended_axes(axes), modes(calls={}):
         closed: JaxProgram = jax.make_jaxpr(traced)(*structs)
         level.traced = closed
-        if roll:
+        if state.rolls:  # see NOTE [the protocol of rolling]
             closed, loops = rolling_protocol.roll(closed)
             level.note_loops(loops, first=True)
     level.size = len(closed.jaxpr.eqns)
