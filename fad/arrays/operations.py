@@ -30,6 +30,7 @@ from fad.arrays.arguments import (
     Unhashable,
     aliases_of,
     along,
+    flat_types,
     freeze,
     is_array,
     is_array_type,
@@ -38,6 +39,7 @@ from fad.arrays.arguments import (
     lists_in,
     plain_list,
     role_of,
+    safe_type,
     static_error,
     thaw,
     unhashable_message,
@@ -341,6 +343,7 @@ OUT = Primitive("out", lambda _, result: jnp.asarray(result))
 
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
+KNOWN = 256  # kept for each route
 
 _EXPECTED = {"dtype": "dtype", "out": "Tensor"}
 _NOT_TRACEABLE = (
@@ -396,13 +399,31 @@ class Route:
         self.entries = [(position, role) for _, position, role, _ in entries]
         # What one call means by ``dim`` is not what another means by ``axis``.
         self.labels = (keyword, *[entry[0] for entry in entries])
-        types = [(type(values[position]), role) for position, role in self.entries]
-        leaves = [cls for cls, role in types if leaf_by_type(cls, role)]
-        self.arrays = any(map(is_array_type, leaves))
+        types = {position: type(value) for position, value in enumerate(values)}
+        self.leaves = [i for i, role in self.entries if leaf_by_type(types[i], role)]
+        self.arrays = any([is_array_type(types[i]) for i in self.leaves])
         self.numpy = numpy_alone(values)
         # All arguments are leaves, in their order: the types tell the Primitive.
-        in_order = [position for position, _ in self.entries] == list(range(len(values)))
-        self.plain = self.arrays and not self.numpy and in_order and len(leaves) == len(values)
+        in_order = self.leaves == list(range(len(values)))
+        self.plain = self.arrays and not self.numpy and in_order
+        # The other arguments are numbers, names and the like, or tuples of them: these tell it too.
+        self.statics = [i for i, _ in self.entries if i not in self.leaves]
+        self.tuples = [i for i, role in self.entries if types[i] is tuple and role == STATIC]
+        safe = [i in self.tuples or safe_type(types[i]) for i in self.statics]
+        self.simple = self.arrays and not self.numpy and all(safe)
+        self.known = Table(KNOWN)
+
+    def quick_key(self, values: Args) -> Hashable:
+        """What tells the Primitive of a call, beside the types of its arguments; None if more may do so."""
+        if not self.simple:
+            return None
+        key: list[Hashable] = [values[i] for i in self.statics]
+        for i in self.tuples:
+            types = tuple(map(type, values[i]))
+            if not flat_types(types):
+                return None
+            key.append(types)
+        return tuple(key)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -566,9 +587,16 @@ class Op:
         leaves: list[PyTree] = []
         if route.numpy:
             return None, leaves
+        quick = route.quick_key(values)
+        known = None if quick is None else route.known.get(quick)
+        if known is not None:
+            return known, [values[i] for i in route.leaves]
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
         if not numpy_alone(leaves) and (route.arrays or any(map(is_array, leaves))):
-            return self.primitives.get((route.labels, keys)), leaves
+            known = self.primitives.get((route.labels, keys))
+            if known is not None and quick is not None and len(leaves) == len(route.leaves):
+                route.known.put(quick, known)
+            return known, leaves
         return None, leaves
 
     def _route(self, args: PyTree, kwargs: PyTree, values: Args) -> Route:

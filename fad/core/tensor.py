@@ -421,8 +421,14 @@ class Lazy:
         self.place = place
 
 
-def lazy_tensor(level: Level, lazy: Lazy, requires_grad: bool, output_nr: int) -> Tensor:
-    """A Tensor of ``level`` whose value and node are empty until its trace has run."""
+def lazy_tensor(
+    level: Level, aval: Aval, trace: Any, place: int, requires_grad: bool, output_nr: int
+) -> Tensor:
+    """A Tensor of ``level`` whose value and node are empty until its trace has run, with its `Lazy`."""
+    lazy: Lazy = _new(Lazy)
+    lazy.aval = aval
+    lazy.trace = trace
+    lazy.place = place
     t: Tensor = _new(Tensor)
     t._level = level
     t._lazy = lazy

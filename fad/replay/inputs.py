@@ -17,7 +17,7 @@ from fad.core.caches import Table
 from fad.core.tensor import Lazy, Meta, Tensor, new_tensor, storage_of
 from fad.core.threads import on_new_thread
 from fad.core.types import Aval, Value
-from fad.tape.graph import AccumulateGrad, accumulator_of, alias
+from fad.tape.graph import accumulator_of, alias
 from fad.tape.recorder import ROOT, RecordingLevel
 from fad.views.aliases import out_of_date
 
@@ -119,6 +119,7 @@ class Input(NamedTuple):
 
     ``state`` is what `state_of` said. ``code`` is the guard code: in keys of states
     that of a new input stands before its place. ``edge`` is its place in the graph, see `edge_of`.
+    ``is_leaf``: it has no history, not even in a segment.
     """
 
     argument: Any
@@ -128,17 +129,13 @@ class Input(NamedTuple):
     state: tuple[int, bool]
     code: tuple[int, Hashable]
     edge: tuple[Any, int] | None = None
+    is_leaf: bool = True
 
     @property
     def abstract(self) -> AbstractValue:
         """What an operation on it depends on."""
         parts = (self.aval,) if self.layout is FOREIGN else tuple(map(aval_of, self.parts))
         return AbstractValue(self.layout, self.aval, parts)
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether it has no history, not even in a segment."""
-        return self.edge is None or type(self.edge[0]) is AccumulateGrad
 
 
 # What can be an input
@@ -214,11 +211,15 @@ def look(a: Any, level: RecordingLevel) -> Input | None:
                 return None  # in the middle of a graph
             if level is not ROOT or a._requires_grad:
                 parts, layout = level.flatten(a)
-                if any([small_aval(p) is None or is_borrowed(p) for p in parts]):
-                    return None
+                for p in parts:
+                    if small_aval(p) is None or is_borrowed(p):
+                        return None
                 aval = level.aval(a)
-                edge = edge_of(a) if layout is True else None
-                return Input(a, parts, aval, layout, state, (aval_id(aval), layout), edge)
+                code = aval_id(aval), layout
+                if layout is not True:
+                    return Input(a, parts, aval, layout, state, code)
+                edge, leaf = edge_of(a), is_leaf(a)
+                return Input(a, parts, aval, layout, state, code, edge, leaf)
             value = a._value
         elif a._level is ROOT and not a._requires_grad:
             value = a._value if a._lazy is None else a
@@ -290,7 +291,7 @@ def _is_value(x: object) -> bool:
 def parts_of(inputs: Sequence[Input]) -> list[Value]:
     """The parts of all inputs; where levels below record, with the Tensors from outside among them."""
     parts = [p for x in inputs for p in x.parts]
-    if all(map(_is_value, parts)):
+    if all([type(p) is not Tensor or _is_value(p) for p in parts]):
         return parts
     parts = []
     for x in inputs:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import threading
 import weakref
@@ -51,7 +52,7 @@ from fad.replay.inputs import (
 )
 from fad.replay.policy import TIMES
 from fad.replay.program import Program
-from fad.replay.states import State, made_of, origin_of, tree
+from fad.replay.states import State, made_of, maker_of, origin_of, tree
 from fad.tape.engine import graph_of, pull_back
 from fad.tape.graph import Node, running
 from fad.tape.recorder import ROOT
@@ -95,21 +96,23 @@ class Stretch:
 
     def places(self, numbers: Places) -> list[Hashable]:
         """Where gradients of these inputs go: the edge of an output of a segment; the `id` of a leaf."""
-        inputs = [self.inputs[k] for k in numbers]
+        inputs = map(self.inputs.__getitem__, numbers)
         return [id(x.argument) if x.is_leaf else x.edge for x in inputs]
 
     def without_values(self) -> Stretch:
         """The same, without the values of its inputs: a backward pass has freed them."""
         inputs = [
-            x._replace(argument=x.argument if x.layout is True else None, parts=())
+            Input(x.argument if x.layout is True else None, (), *x[2:])  # faster than `_replace`
             for x in self.inputs
         ]
-        return dataclasses.replace(self, inputs=inputs, parts=())
+        return Stretch(self.trace, self.path, inputs, self.variables, self.pasts)
 
     def is_changed(self) -> bool:
         """Whether another thread has written to an input, or to an output in ``pasts``."""
-        pasts = [past.version != past.storage.version for past in self.pasts.values()]
-        return any([*pasts, *[state_of(x.argument) != x.state for x in self.inputs]])
+        for x in self.inputs:
+            if state_of(x.argument) != x.state:
+                return True
+        return any([past.version != past.storage.version for past in self.pasts.values()])
 
     def keep_pasts(self, outputs: Sequence[Tensor], kept: Places) -> None:
         """Keep the states of outputs that may be written to without their nodes: of views, and of what
@@ -128,7 +131,7 @@ class Stretch:
         """
         operations = [(s.op, s.refs) for s in self.path]
         layouts = [x.layout for x in self.inputs]
-        maker = self.trace.maker
+        maker = maker_of(self.trace.level)
 
         def run(*values: Operand) -> PyTree:
             with maker() as level:
@@ -174,18 +177,9 @@ class Stretch:
         The trace of the tape goes on in it, if the thread is the same.
         """
         level = self.trace.level
-        inside = level is not ROOT
         before, level.trace = level.trace, None
-        replaying = state.replaying and inside
-
-        @with_default_state("levels", *["trace"] * inside)
-        def run() -> T:
-            state.watermark, state.base_watermark, state.saved_hooks, state.tangents_off = (
-                self.trace.recording[:4]
-            )
-            state.replaying = replaying
-            return f()
-
+        replaying = state.replaying and level is not ROOT
+        run = functools.partial(_in_modes, self.trace.recording, replaying, f)
         try:
             return in_context(self.trace.context, run)
         finally:
@@ -234,6 +228,14 @@ class Stretch:
                 "(jax.enable_x64, jax.default_matmul_precision, ...)"
             )
         return outs
+
+
+@with_default_state("levels", "trace")
+def _in_modes(recording: tuple[Any, ...], replaying: bool, f: Callable[[], T]) -> T:
+    """``f()`` in these modes of a `Trace`."""
+    state.watermark, state.base_watermark, state.saved_hooks, state.tangents_off = recording[:4]
+    state.replaying = replaying
+    return f()
 
 
 @contextlib.contextmanager
@@ -317,8 +319,8 @@ class Segment:
         self.outputs: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Lazy]]] = {}
         self.freed: list[tuple[Places, Places]] = []
         self.edges: dict[int, tuple[Node, int]] | None = None
-        trace.segments = trace.segments or weakref.WeakValueDictionary()
-        trace.segments[self.first] = self
+        segments, first = trace.segments, self.first
+        segments[first] = weakref.ref(self, lambda _: segments.pop(first, None))
 
     # As the trace of its outputs
 
@@ -341,8 +343,9 @@ class Segment:
         """The places in the graph of its outputs."""
         with _opening:
             if self.edges is None:
-                for segment in [s for s in self.owner.segments.values() if s.first <= self.first]:
-                    segment._open()
+                for segment in segments_of(self.owner):
+                    if segment.first <= self.first:
+                        segment._open()
             assert self.edges is not None
             return self.edges
 
@@ -443,6 +446,11 @@ class Segment:
         return list(grads)
 
 
+def segments_of(trace: Trace) -> list[Segment]:
+    """Those of a trace that something refers to, in order."""
+    return [s for s in [reference() for reference in [*trace.segments.values()]] if s is not None]
+
+
 def codes_of(operands: Sequence[Operand]) -> list[Hashable]:
     """The guard codes of values that a program takes beside the inputs of its stretch."""
     return [aval_id(x.aval) for x in operands]  # type: ignore[union-attr]
@@ -478,29 +486,40 @@ def way_from(
     """
     lazies: list[Any] = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
     source: Any = lazies[0].trace if lazies and lazies[0] else None
-    stretches = {s: s.stretch for s in reversed([*trace.segments.values()])}
-    if not all([s.is_whole() for s in stretches]):  # first all stretches: a finalizer may open one
+    stretches = {s: s.stretch for s in reversed(segments_of(trace))}
+    for segment in stretches:  # after all stretches are taken: a finalizer may open one
+        if not segment.is_whole():
+            return None
+    if len(lazies) < len(outs):
         return None
-    if len(lazies) < len(outs) or any([z is None or z.trace is not source for z in lazies]):
-        return None
+    for lazy in lazies:
+        if lazy is None or lazy.trace is not source:
+            return None
     stretch = Stretch.of(trace) if source is trace else stretches.pop(source, None)
     if stretch is None:
         return None
-    variables = [x for s in (stretch, *stretches.values()) for x in s.variable_inputs()]
-    used = {id(x.argument): x.argument for x in variables if x.is_leaf}
-    if not all([x.is_leaf or type(x.edge[0]) is Lazy for x in variables]):  # type: ignore[index]
-        return None
-    if not all(map(is_untouched, used.values())):
-        return None
+    used: dict[int, Any] = {}
+    numbers: dict[int, int] = {}
+    for s in (stretch, *stretches.values()):
+        for k in s.variables:
+            x = s.inputs[k]
+            if x.is_leaf:
+                if not is_untouched(x.argument):
+                    return None
+                used[id(x.argument)] = x.argument
+                numbers[id(x.argument)] = k
+            elif type(x.edge[0]) is not Lazy:  # type: ignore[index]
+                return None
     wanted = stretch.variables
-    leaves = [*used.values()] if leaves is None else leaves
-    if not used.keys() >= {*map(id, leaves)}:
-        return None
-    if stretches and not (frees and used.keys() <= {*map(id, leaves)}):
-        return None
+    if leaves is None:
+        leaves = [*used.values()]
+    for t in leaves:
+        if id(t) not in used:
+            return None
     if not stretches:
-        numbers = {id(stretch.inputs[k].argument): k for k in wanted}
         wanted = tuple([numbers[id(t)] for t in leaves])
+    elif not (frees and used.keys() <= {*map(id, leaves)}):
+        return None
     return Way(source, stretch, tuple([z.place for z in lazies]), wanted, stretches, leaves)
 
 

@@ -46,7 +46,8 @@ import functools
 import operator
 import threading
 import types
-from collections.abc import Callable, Hashable, MutableMapping, Sequence
+import weakref
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -59,7 +60,7 @@ from fad.core.jaxapi import checks_numbers, trace_context
 from fad.core.level import MODES, bodies, state
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Pull
-from fad.core.tensor import Lazy, Tensor, lazy_tensor
+from fad.core.tensor import Tensor, lazy_tensor
 from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
 from fad.errors.tracebacks import users_call
 from fad.replay.inputs import (
@@ -74,15 +75,16 @@ from fad.replay.inputs import (
 )
 from fad.replay.policy import Policy, at_once, is_step_due
 from fad.replay.segment import Places, Segment, Stretch, codes_of, fill, way_from
-from fad.replay.states import Root, State, key_of, maker_of, next_state, referenced, root_of, tree
+from fad.replay.states import Root, State, key_of, next_state, referenced, root_of, tree
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import running
 from fad.tape.recorder import ROOT, RecordingLevel
 from fad.tape.saved import UNCHANGED
 
 # Modes with which operations are recorded: grad and forward modes, hooks for saved values, replay.
-_RECORDING = "watermark base_watermark saved_hooks tangents_off inference replaying".split()
-_recording = operator.itemgetter(*_RECORDING)
+_recording = operator.itemgetter(
+    *"watermark base_watermark saved_hooks tangents_off inference replaying".split()
+)
 
 
 class Trace:
@@ -104,22 +106,21 @@ class Trace:
     around: Sequence[Hashable] = ()
     why = slow = ""
     owner = None  # as the ``trace`` of a lazy Tensor: see `Segment.owner`
-    segments: MutableMapping[int, Segment] = types.MappingProxyType({})  # type: ignore[assignment]
 
     def __init__(self, level: RecordingLevel, root: Root, context: object, settings: int) -> None:
         self.level = level
         self.begin(root)
         self.lock: AbstractContextManager[Any] = threading.RLock()
-        self.maker = maker_of(level)
         self.key = (settings, key_of(level))
         self.name: str = root.name
-        self.thread_state = state.__dict__  # compared by identity: that of its thread
+        self.thread_state = modes = state.__dict__  # compared by identity: that of its thread
         self.context = context
-        for name in _RECORDING:  # a new thread does not have them all
-            self.thread_state.setdefault(name, MODES[name])
-        self.recording = _recording(self.thread_state)
+        if len(modes) < len(MODES):  # a new thread does not have them all
+            modes.update({**MODES, **modes})
+        self.recording = _recording(modes)
         self.policy: Policy = root.policy
         self.ended: dict[State, int] = {}
+        self.segments: dict[int, weakref.ref[Segment]] = {}
 
     def begin(self, root: Root) -> None:
         """Begin anew, with nothing."""
@@ -178,10 +179,10 @@ class Trace:
         try:
             at = next_state(self, op, args)
             if type(at) is State:
-                outs, wraps = [], self.level.wraps
+                outs, level, first = [], self.level, at.first
                 for k, (layout, aval, _) in enumerate(at.outcome.outputs):
-                    lazy = Lazy(aval, self, at.first + k)
-                    outs.append(lazy_tensor(self.level, lazy, wraps and layout is True, k))
+                    tracked = layout is True and level.wraps
+                    outs.append(lazy_tensor(level, aval, self, first + k, tracked, k))
                 if not self.done:
                     self.outputs += outs
                     self.path.append(at)
@@ -305,7 +306,8 @@ class Trace:
                     self._empty()
             finally:
                 self.busy = False
-            self.close()
+            if source is not self:
+                self.close()
             return way.leaves, way.gradients(grads) if frees else grads
 
     def _replay(
@@ -327,9 +329,10 @@ class Trace:
         path, policy = stretch.path, self.policy
         if self.done and len(path) == 1 and not path[0].op.expands:
             return None  # one operation is one program in any case
-        leaves = [x.argument for x in stretch.variable_inputs() if x.is_leaf and not key]
-        if self.level.wraps and not all(map(is_untouched, leaves)):  # with a key, that is known
-            return None
+        if self.level.wraps and not key:  # with a key, that is known
+            leaves = [x.argument for x in stretch.variable_inputs() if x.is_leaf]
+            if not all(map(is_untouched, leaves)):
+                return None
 
         ending = path[-1].ending((key, *kept))
         program = ending.program or policy.program(
@@ -410,9 +413,10 @@ class Trace:
 
     def _note(self, what: str) -> None:
         """Log how it ended, with all of its segments."""
-        ended = list(self.ended.items())
-        count = sum([s.work * n for s, n in ended], len(self.path) - 1)
-        segments = sum([n for _, n in ended]) + (len(self.path) > 1)
+        count, segments = len(self.path) - 1, int(len(self.path) > 1)
+        for s, n in list(self.ended.items()):
+            count += s.work * n
+            segments += n
         if segments > 1 and what == "replayed":
             what += f", in {segments} segments"
         if any(map(self.policy.is_early, [self.path[-1], *self.ended])) and what != "replayed":
@@ -423,7 +427,7 @@ class Trace:
 
     def _empty(self) -> None:
         """Forget what has run; what comes after it is a segment."""
-        self.begin(root_of(("a segment", *self.key), None, ""))
+        self.begin(self.path[0] if self.done else root_of(("a segment", *self.key), None, ""))
 
 
 # Where traces begin: with a transform, or with a step of the eager tape

@@ -77,7 +77,7 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
     """
     meta, level = meta_of(t), t.level
     level.note("gradient", t)
-    if level is ROOT and type(t._value) is array_type and is_tracing():
+    if type(gradient) is not array_type and level is ROOT and type(t._value) is array_type:
         _refuse_traced(t, gradient)
     with _adding:
         old = meta.grad
@@ -96,7 +96,7 @@ def add_to_grad(t: Tensor, gradient: Value, create_graph: bool = False) -> None:
 
 def _refuse_traced(t: Tensor, gradient: Value) -> None:
     """Refuse to leave a value that JAX traces in the ``.grad`` of a Tensor from before the trace."""
-    if isinstance(bottom(gradient), jax.core.Tracer):
+    if isinstance(bottom(gradient), jax.core.Tracer) and is_tracing():
         raise GradientError(
             f"backward() in code that JAX traces (jax.jit, ...) reaches a leaf from outside of it "
             f"({describe(t)}), "

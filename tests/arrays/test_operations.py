@@ -225,3 +225,18 @@ def test_operations_keep_no_arguments_alive() -> None:
 def test_an_error_names_the_parameter_that_takes_several_arguments() -> None:
     with pytest.raises(TypeError, match="the argument 'operands' is static"):
         fnp.einsum("i,i->i", fad.ones(2), {1.0, 2.0})
+
+
+def test_a_call_with_static_values_that_were_seen_is_found_without_freezing_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = fad.tensor(np.ones((2, 3), np.float32))
+
+    def shapes() -> list[tuple[int, ...]]:
+        sums = [fnp.sum(x, axis=a, keepdims=k) for a in (0, (1,), (0, 1)) for k in (False, True)]
+        return [y.shape for y in (*sums, fnp.swapaxes(x, 0, -1), fnp.reshape(x, (3, 2)))]
+
+    expected = [(3,), (1, 3), (2,), (2, 1), (), (1, 1), (3, 2), (3, 2)]
+    assert shapes() == shapes() == expected
+    monkeypatch.setattr("fad.arrays.operations.freeze", None)
+    assert shapes() == expected
