@@ -484,8 +484,8 @@ def _angle(angle: Function) -> Function:
     arctan2 = _arctan2(jnp.arctan2)
 
     def smooth(z: Array, deg: bool = False) -> Outputs:
-        if is_real(z):
-            return angle(lax.stop_gradient(z), deg)  # 0 or pi
+        if is_real(z):  # 0 or pi
+            return with_slopes(lambda z: angle(z, deg), lambda _, z: jnp.where(z == z, 0, z))(z)
 
         def by_parts(z: Array) -> Array:
             angles = arctan2(jnp.imag(z), jnp.real(z))

@@ -651,7 +651,8 @@ def _boxcox(boxcox: Function, log: Function, shift: float) -> Function:
         def value(x: Array, lmbda: Array) -> Array:
             at_zero = x + shift == 0
             logs = jnp.where(at_zero, 0, log(x))
-            inverse, u = 1 / jnp.where(lmbda == 0, 1, lmbda), lmbda * logs
+            inverse = 1 / jnp.where(lmbda == 0, 1, lmbda)
+            u = jnp.maximum(lmbda * logs, jnp.finfo(x.dtype).min)  # the power is 0 there
             scale = inverse**n
             values = raised(x, lmbda, 0) * inverse * (polynomial(signed, u) * scale)
             values = values - signed[0] * inverse * scale

@@ -664,6 +664,18 @@ def test_what_selects_by_order_has_the_derivative_of_jax(name: str) -> None:
             np.testing.assert_array_equal(ours(x), theirs(x))
 
 
+def test_what_is_no_number_or_infinite_has_the_derivative_of_jax() -> None:
+    x = jnp.array([NAN, jnp.inf, 1.0, -2.0])
+    for ours, theirs, args in (
+        (fnp.angle, jnp.angle, (x,)),
+        (special.boxcox, jax.scipy.special.boxcox, (x, jnp.array([2.0, 0.3, 2.0, 0.3]))),
+        (special.boxcox, jax.scipy.special.boxcox, (-x, jnp.full(4, 2.0))),
+    ):
+        found = fad.grad(lambda y, f=ours, x=args[1:]: fnp.sum(f(*x, y)))(args[0])
+        want = jax.grad(lambda y, f=theirs, x=args[1:]: jnp.sum(f(*x, y)))(args[0])
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
 def test_sums_of_exponentials_with_infinity_vs_torch(torch: Any) -> None:
     inf = float("inf")
     for x, y in ((inf, 1.0), (-inf, 1.0), (inf, -inf), (-inf, -inf)):
