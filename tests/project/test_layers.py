@@ -42,7 +42,7 @@ ROOMS = {
         safe_where""",
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
-    "bridge": "protocols jax_functions custom_rules",
+    "bridge": "protocols jax_functions",
     "extend": "types observing interpretation declared primitives staging operations",
     "autograd": "functional compiled",
     "func": "transforms",
@@ -54,6 +54,7 @@ TOOLS = {
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
         torch_functions while_loops""",
     "nn": "losses utils",
+    "bridge": "custom_rules",
     "autograd": "nested",
     "func": "module_state",
     "taylor": "series level transforms",

@@ -19,6 +19,7 @@ TOOLS = {
     "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested"],
+    "bridge": ["bridge/custom_rules"],
     "func": ["func/module_state"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
