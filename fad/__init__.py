@@ -14,7 +14,6 @@ __version__ = "0.1.0"
 _LIBRARY = {
     "": "autograd errors lax nn numpy random scipy",
     "fad.compile.jit": "eval_shape jit make_jaxpr",
-    "fad.bridge.custom_rules": "custom_rules",
     "fad.bridge.jax_functions": "from_jax to_jax",
     "fad.bridge.protocols": "from_dlpack",
     "fad.core.dtypes": """bfloat16 cdouble cfloat complex64 complex128 double float16 float32 float64 half
@@ -38,6 +37,7 @@ _LIBRARY = {
 # What is imported when it is asked for: the contract, PyTorch's names, and tools.
 _LATER = {
     "": "extend func implicit testing viz",
+    "fad.bridge.custom_rules": "custom_rules",
     "fad.torch.to_torch": "to_torch",
     "fad.torch.from_torch": "from_torch",
     "fad.sparse.derivatives": "sparse_hessian sparse_jacobian sparse_pattern sparsity",

@@ -456,17 +456,8 @@ def text(x: Value) -> str:
 def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
     """The dimensions that ``dims`` names, counted from 0; all of them for None.
 
-    Arguments:
-        x: an array.
-        dims: one dimension, several or None; negative ones are counted from behind.
-        who: the function, for the message.
-
     Raises:
         IndexError: ``x`` does not have one of them.
-
-    >>> import fad, jax.numpy as jnp
-    >>> fad.extend.dims_of(jnp.zeros((2, 3)), -1, "f")
-    (1,)
     """
     if dims is None:
         return tuple(range(x.ndim))

@@ -17,21 +17,21 @@ from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
-from fad.compile.signatures import positions_and_names
-from fad.core import trees
-from fad.core.dtypes import is_inexact
-from fad.core.jaxprs import conjugate
-from fad.core.tensor import Tensor
-from fad.core.trees import Static, partition
-from fad.core.types import Array, PyTree
-from fad.errors import RuleError, describe
-from fad.functions.closures import bare_arrays
-from fad.functions.context import INERT, SCALARS, Context, VmapInfo
-from fad.functions.function import Function
-from fad.functions.rules import arity
-from fad.functions.user_rules import HOST_ERRORS, pair
+from fad import Function, Tensor
+from fad.autograd.function import FunctionCtx
+from fad.errors import RuleError, StructureError, describe
+from fad.extend import HOST_ERRORS, Static, flatten, map_leaves, partition, unflatten
+from fad.extend.types import Array, PyTree
+
+# Leaves that may have a derivative, and those that have none.
+SCALARS = (Tensor, jax.Array, np.ndarray, np.generic, float, complex)
+INERT = (
+    *(bool, int, str, bytes, type, np.dtype, np.integer, np.bool_, slice),
+    *(jax.tree_util.PyTreeDef, Static),
+)
 
 
 def custom_rules(
@@ -106,9 +106,8 @@ class _Definition:
             )
         self.f = f
         self.name: str = getattr(f, "__name__", type(f).__name__)
-        positions = positions_and_names(f, "custom_rules", "nondiff", nums, names)
-        self.nondiff = sorted(positions[0])
         self.signature = inspect.signature(f)
+        self.nondiff = _positions(self.signature, nums, names)
         kinds = [p.kind for p in self.signature.parameters.values()]
         variadic = inspect.Parameter.VAR_POSITIONAL in kinds
         self.count = None if variadic else sum(k in _POSITIONAL for k in kinds)
@@ -206,7 +205,7 @@ class _Definition:
         if not callable(rule):
             raise RuleError(f"{self.name}: {what} must be a function, got {describe(rule)}")
         try:
-            least, most = arity(rule)
+            least, most = _arity(rule)
         except (TypeError, ValueError):  # not written in Python
             return
         if count is not None and not least <= count <= most:
@@ -244,7 +243,7 @@ class _Definition:
         """An argument; numbers of Python in one without a derivative stay what they are."""
         if i not in self.nondiff:
             return arg
-        return trees.map_leaves(lambda x: Static(x) if type(x) in (float, complex) else x, arg)
+        return map_leaves(lambda x: Static(x) if type(x) in (float, complex) else x, arg)
 
     def _make(self) -> type[Function]:
         """The Function class."""
@@ -304,12 +303,14 @@ class _Definition:
 
     def _pair(self, rule: str, form: str, returned: PyTree) -> tuple[PyTree, PyTree]:
         results = bare_arrays(returned)
-        return pair(
-            f"{self.name}: {rule}", form, tuple(results) if type(results) is list else results
-        )
+        if not isinstance(results, (tuple, list)) or len(results) != 2:
+            raise RuleError(
+                f"{self.name}: {rule} must return a pair ({form}), got {describe(results)}"
+            )
+        return results[0], results[1]
 
-    def _forward(self, ctx: Context, *args: PyTree) -> PyTree:
-        static = [x for x in trees.flatten(args)[0] if not isinstance(x, SCALARS)]
+    def _forward(self, ctx: FunctionCtx, *args: PyTree) -> PyTree:
+        static = [x for x in flatten(args)[0] if not isinstance(x, SCALARS)]
         statics = {id(x): Static(x) for x in static}
         ctx.set_materialize_grads(not (self.symbolic_vjp or self.symbolic_jvp))
         if self.jvp is not None:
@@ -324,7 +325,7 @@ class _Definition:
 
     def _forward_saving(
         self,
-        ctx: Context,
+        ctx: FunctionCtx,
         fwd: Callable[..., PyTree],
         args: Sequence[PyTree],
         statics: dict[int, Static],
@@ -335,7 +336,7 @@ class _Definition:
                 if i not in self.nondiff:
                     arguments[i] = jax.tree.map(functools.partial(_primal, needs), args[i])
         out, residuals = self._pair("fwd", "out, residuals", fwd(*arguments))
-        if any([isinstance(x, Tensor) for x in trees.flatten(out)[0]]):
+        if any([isinstance(x, Tensor) for x in flatten(out)[0]]):
             return out  # fwd closes over what is tracked, which is refused
         expected = jax.eval_shape(lambda: _numbers(_alike(bare_arrays(self.f(*args)))))
         shapes = jax.eval_shape(lambda: _numbers(out))
@@ -353,14 +354,14 @@ class _Definition:
             ctx.saved_data["outputs"] = Static(shapes)
         return out
 
-    def _vjp(self, ctx: Context, *cotangents: PyTree) -> tuple[PyTree, ...]:
+    def _vjp(self, ctx: FunctionCtx, *cotangents: PyTree) -> tuple[PyTree, ...]:
         assert self.bwd is not None
         nondiff, residuals = ctx.saved_data["residuals"].value.combine(ctx.saved_tensors)
         kind = ctx.saved_data["container"]
         g = cotangents[0] if kind is None else kind(cotangents)
         if self.symbolic_vjp:
             g = _symbolic(g, ctx.saved_data["outputs"].value)
-        grads = bare_arrays(self.bwd(*nondiff, residuals, trees.map_leaves(_adjoint, g)))
+        grads = bare_arrays(self.bwd(*nondiff, residuals, map_leaves(_adjoint, g)))
         count = len(ctx.needs_input_grad) - len(self.nondiff)
         if not isinstance(grads, (tuple, list)) or len(grads) != count:
             got = f"{len(grads)} gradients" if isinstance(grads, (tuple, list)) else describe(grads)
@@ -368,12 +369,12 @@ class _Definition:
                 f"{self.name}: bwd must return a tuple of {count}, a gradient or None for each argument "
                 f"that has a derivative; got {got}"
             )
-        rest = iter([trees.map_leaves(lambda x: _adjoint(_nonzero(x)), g) for g in grads])
+        rest = iter([map_leaves(lambda x: _adjoint(_nonzero(x)), g) for g in grads])
         return tuple(
             [None if i in self.nondiff else next(rest) for i in range(len(ctx.needs_input_grad))]
         )
 
-    def _jvp(self, ctx: Context, *tangents: PyTree) -> PyTree:
+    def _jvp(self, ctx: FunctionCtx, *tangents: PyTree) -> PyTree:
         assert self.jvp is not None
         args = ctx.saved_data["primals"].value.combine(ctx.saved_tensors)
         nondiff, primals = self._split(args)
@@ -384,21 +385,21 @@ class _Definition:
             arguments = tuple([_zeros(t, p) for t, p in zip(arguments, primals, strict=True)])
         returned = self.jvp(*nondiff, primals, arguments)
         _, tangent = self._pair("the rule of defjvp", "out, tangent of out", returned)
-        return trees.map_leaves(_nonzero, tangent)
+        return map_leaves(_nonzero, tangent)
 
-    def _vmap(self, info: VmapInfo, in_dims: Sequence[PyTree], *packed: PyTree) -> PyTree:
+    def _vmap(self, info: PyTree, in_dims: Sequence[PyTree], *packed: PyTree) -> PyTree:
         assert self.vmap is not None
         args: list[PyTree] = []
         batched: list[PyTree] = []
         for arg, dims in zip(packed, in_dims, strict=True):
-            leaves, structure = trees.flatten(arg)
+            leaves, structure = flatten(arg)
             places = structure.flatten_up_to(dims)
             moved = [
                 x if d is None else jnp.moveaxis(x, d, 0)
                 for x, d in zip(leaves, places, strict=True)
             ]
-            args.append(trees.unflatten(structure, moved))
-            batched.append(trees.unflatten(structure, [d is not None for d in places]))
+            args.append(unflatten(structure, moved))
+            batched.append(unflatten(structure, [d is not None for d in places]))
         returned = self.vmap(info.batch_size, batched, *args)
         out, flags = self._pair("the rule of defvmap", "out, out_batched", returned)
         for flag in jax.tree.leaves(flags, is_leaf=lambda x: x is None):
@@ -415,11 +416,57 @@ _ANY_POSITIONAL = (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
 _ARRAYS = tuple([t for t in SCALARS if t not in (float, complex)])
 
 
+def _positions(
+    signature: inspect.Signature, nums: int | Sequence[int], names: str | Sequence[str]
+) -> list[int]:
+    """Which positional arguments are named."""
+    parameters = signature.parameters.values()
+    positional = [p.name for p in parameters if p.kind in _POSITIONAL]
+    kinds = {p.kind for p in parameters}
+    count, found = len(positional), set()
+    for n in (nums,) if isinstance(nums, int) else nums:
+        if not -count <= n < count and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            raise StructureError(
+                f"custom_rules: nondiff_argnums={nums!r} is out of range: the function takes {count} "
+                "positional arguments"
+            )
+        found.add(n + count if n < 0 else n)
+    for name in (names,) if isinstance(names, str) else names:
+        if name not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise StructureError(
+                f"custom_rules: nondiff_argnames={names!r}: the function has no argument {name!r}, it has "
+                f"{', '.join(sorted(signature.parameters)) or 'none'}"
+            )
+        found.update([k for k, other in enumerate(positional) if other == name])
+    return sorted(found)
+
+
+def _arity(f: Callable[..., object]) -> tuple[int, float]:
+    """The smallest and the largest number of positional arguments that ``f`` takes."""
+    parameters = inspect.signature(f).parameters.values()
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    least = sum(p.default is p.empty for p in positional)
+    return least, float("inf") if variadic else len(positional)
+
+
+def _is_inexact(x: Array) -> bool:
+    return bool(jnp.issubdtype(jnp.result_type(x), jnp.inexact))
+
+
+def bare_arrays(tree: PyTree) -> PyTree:
+    """What a body returned, with Tensors that it made itself as arrays; others stay what they are."""
+
+    def bare(x: PyTree) -> PyTree:
+        untracked = isinstance(x, Tensor) and x.level.kind == "eager" and not x.requires_grad
+        return x.value if untracked else x
+
+    return map_leaves(bare, tree)
+
+
 def _alike(tree: PyTree) -> PyTree:
     """``tree`` with arrays of their shapes and dtypes for Tensors."""
-    return trees.map_leaves(
-        lambda x: jnp.zeros(x.shape, x.dtype) if isinstance(x, Tensor) else x, tree
-    )
+    return map_leaves(lambda x: jnp.zeros(x.shape, x.dtype) if isinstance(x, Tensor) else x, tree)
 
 
 def _pack(tree: PyTree, statics: dict[int, Static], what: str) -> tuple[list[PyTree], Static]:
@@ -435,12 +482,12 @@ def _pack(tree: PyTree, statics: dict[int, Static], what: str) -> tuple[list[PyT
             )
         return statics.get(id(x)) or Static(x)
 
-    arrays, template = partition(trees.map_leaves(one, tree), SCALARS)
+    arrays, template = partition(map_leaves(one, tree), SCALARS)
     return arrays, Static(template)
 
 
 def _primal(needs: bool, x: Array) -> CustomVJPPrimal:
-    return CustomVJPPrimal(x, needs and is_inexact(jnp.result_type(x)))
+    return CustomVJPPrimal(x, needs and _is_inexact(x))
 
 
 def _symbolic(tree: PyTree, like: PyTree) -> PyTree:
@@ -449,13 +496,13 @@ def _symbolic(tree: PyTree, like: PyTree) -> PyTree:
 
 
 def _zeros(tree: PyTree, like: PyTree) -> PyTree:
-    return _filled(tree, like, lambda x: jnp.zeros_like(x) if is_inexact(x.dtype) else None)
+    return _filled(tree, like, lambda x: jnp.zeros_like(x) if _is_inexact(x) else None)
 
 
 def _filled(tree: PyTree, like: PyTree, zero: Callable[[PyTree], object]) -> PyTree:
-    leaves, structure = trees.flatten(like)
+    leaves, structure = flatten(like)
     pairs = zip(structure.flatten_up_to(tree), leaves, strict=True)
-    return trees.unflatten(
+    return unflatten(
         structure,
         [zero(x) if t is None and isinstance(x, _SHAPED) else t for t, x in pairs],
     )
@@ -473,12 +520,12 @@ def _nonzero(x: PyTree) -> PyTree:
 
 def _adjoint(x: PyTree) -> PyTree:
     """A cotangent of fad as JAX's, or the other way about."""
-    return conjugate(x) if isinstance(x, _ARRAYS) else x
+    return jnp.conj(x) if isinstance(x, _ARRAYS) and jnp.iscomplexobj(x) else x
 
 
 def _numbers(tree: PyTree) -> PyTree:
-    return trees.map_leaves(lambda x: x if isinstance(x, SCALARS) else None, tree)
+    return map_leaves(lambda x: x if isinstance(x, SCALARS) else None, tree)
 
 
 def _in_words(tree: PyTree) -> str:
-    return str(trees.map_leaves(lambda x: f"{x.dtype}{list(x.shape)}", tree)).replace("'", "")
+    return str(map_leaves(lambda x: f"{x.dtype}{list(x.shape)}", tree)).replace("'", "")

@@ -254,6 +254,10 @@ class Static:
     """A leaf that is not traced. Equal to another of the same key (see `exact`); by identity if it has none.
 
     A leaf that is one already, before `partition`, is not traced whatever its value is.
+
+    >>> import fad
+    >>> fad.extend.partition([1.0, fad.extend.Static(2.0)], float)[0]
+    [1.0]
     """
 
     __slots__ = ("value",)

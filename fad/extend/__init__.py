@@ -17,7 +17,7 @@ _NAMES = {
     "fad.core.types": "Operation",
     "fad.extend.operations": "operation",
     "fad.core.primitive": "Primitive",
-    "fad.core.trees": "flatten map_leaves partition path_names skeleton unflatten",
+    "fad.core.trees": "Static flatten map_leaves partition path_names skeleton unflatten",
     "fad.tape.recorder": "RecordingLevel",
     "fad.functions.user_rules": "HOST_ERRORS",
     "fad.transforms.boundary": "Call enter has_tensor leave zeros_like",
@@ -26,7 +26,6 @@ _NAMES = {
     "fad.core.jaxapi": """axes_named branches called evaluate_equation parameters programs
         run_program=run_jaxpr scan_parts while_parts""",
     "fad.core.dataflow": "Dataflow",
-    "fad.arrays.arguments": "dims_of",
     "fad.arrays.operations": "array_function",
     "fad.extend.declared": "declared_sparsity",
     "fad.functions.attached": "with_derivative",

@@ -8,7 +8,6 @@ docs/extending.md shows one of each.
 
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
-from fad.arrays.arguments import dims_of as dims_of
 from fad.arrays.operations import array_function as array_function
 from fad.core.dataflow import Dataflow as Dataflow
 from fad.core.jaxapi import axes_named as axes_named
@@ -38,6 +37,7 @@ from fad.core.primitive import Primitive as Primitive
 from fad.core.tensor import Tensor as Tensor
 from fad.core.tensor import bottom as bottom
 from fad.core.tensor import new_tensor as new_tensor
+from fad.core.trees import Static as Static
 from fad.core.trees import flatten as flatten
 from fad.core.trees import map_leaves as map_leaves
 from fad.core.trees import partition as partition

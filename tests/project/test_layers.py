@@ -42,7 +42,7 @@ ROOMS = {
         safe_where""",
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
-    "bridge": "protocols jax_functions custom_rules",
+    "bridge": "protocols jax_functions",
     "extend": "types linear_calls observing interpretation declared primitives staging operations",
     "autograd": "builtin_nodes functional compiled",
     "func": "transforms",
@@ -51,10 +51,11 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
-    "hints": "names",
+    "hints": "names mistakes",
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
         torch_functions while_loops""",
     "nn": "losses utils",
+    "bridge": "custom_rules",
     "autograd": "nested",
     "func": "module_state",
     "taylor": "series level transforms",

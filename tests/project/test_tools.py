@@ -10,6 +10,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from helpers import ROOT
 
 PACKAGE = ROOT / "fad"
@@ -19,6 +20,7 @@ TOOLS = {
     "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested"],
+    "bridge": ["bridge/custom_rules"],
     "func": ["func/module_state"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
@@ -112,6 +114,11 @@ def test_the_library_imports_no_tool() -> None:
         if tool_of(source) is not None
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_library_is_counted_without_them() -> None:
+    outside = pytest.importorskip("benchmarks.size").OUTSIDE
+    assert {*outside} == {"replay/", *[start for starts in TOOLS.values() for start in starts]}
 
 
 def test_the_contract_is_small() -> None:
