@@ -287,7 +287,8 @@ def _on_deleted(
     finally:
         for t, array in swapped:
             t._value = array
-    saved = [v for o in outs if o._node is not None for v in o._node.saved_values()]
+    nodes: set[Any] = {o._node for o in outs} - {None}
+    saved = [v for node in nodes for v in node.saved_values()]
     made = map(bottom, [*saved, *[p for o in outs for p in level.flatten(o)[0]]])
     for v in [*zeros, *[v for v in made if all([v is not g for g in given])]]:
         v.delete()
