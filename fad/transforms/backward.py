@@ -356,7 +356,10 @@ def _leaves(
         node = edge[0]
         seen.add(node)
         if isinstance(node, OutsideNode):
-            yield node.tensor, True
+            tensor = node.tensor
+            while isinstance(tensor._node, OutsideNode):  # a body inside of a body
+                tensor = tensor._node.tensor
+            yield tensor, True
         if node._leaf is None:
             stack.extend(node.edges)
             continue

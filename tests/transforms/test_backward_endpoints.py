@@ -151,6 +151,7 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any], Any], Any]] = {
     "dual level in grad": lambda f, x: fad.grad(fad.dual_level()(f))(x),
     "jit of grad": lambda f, x: fad.jit(fad.grad(f))(x),
     "jit of vjp": lambda f, x: fad.jit(lambda x: fad.vjp(f, x)[0])(x),
+    "jit of jit of grad": lambda f, x: fad.jit(lambda x: fad.jit(fad.grad(f))(x))(x),
 }
 
 
