@@ -290,7 +290,7 @@ class Guard:
         of_code = {
             id(p.parent.value) for p in places if p.listed and p.parent and _is_code(p.value)
         }
-        self._ways: list[_Way] = []
+        self._ways: list[_Trail] = []
         numbers: dict[int, int] = {}  # of the ways, by the id of the place
         self._kinds: list[tuple[str, int, object, str]] = []
         self._filled: list[tuple[str, int, Parts]] = []  # with functions
@@ -326,7 +326,7 @@ class Guard:
                 behind = numbers[id(step.parent)] if _is_behind(step, leading) else None
                 within = step.value if step.access is None else step.within
                 self._ways.append(
-                    _Way(step.access, within if behind is None else None, step.key, behind)
+                    _Trail(step.access, within if behind is None else None, step.key, behind)
                 )
                 numbers[id(step)] = len(numbers)
         return numbers[id(place)]
@@ -479,7 +479,7 @@ def _may_change_kind(place: Place, is_held: bool) -> bool:
     return place.value is None or is_held or place.is_variable or callable(place.value)
 
 
-class _Way(NamedTuple):
+class _Trail(NamedTuple):
     """How to get what is in a place: ``within`` something, or what the way numbered ``behind`` leads to."""
 
     access: Access | None
