@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import jax.numpy as jnp
 
-from fad.compile.outer_tensors import UNTRACKED, hooks_of
+from fad.compile.outer_tensors import Facts, hooks_of
 from fad.compile.state import (
     FREED,
     PLAIN,
@@ -176,8 +176,8 @@ class QuickStep:
         self._places |= {id(x): last + k for k, x in enumerate(grads)}
         self._owners = [self._places[id(x.source)] for x in grads]
         facts = [*[x.facts for x in captured], *self.step.leaf_facts]
-        self._facts: list[object] = [
-            x.dtype if holds_keys(x) else expected
+        self._facts: list[Facts] = [
+            Facts(x.dtype) if holds_keys(x) else expected
             for x, expected in zip([*self._captured, *leaves], facts, strict=True)
         ]
         self._grad_facts = [x.facts for x in grads]
@@ -402,21 +402,22 @@ class QuickStep:
 
 def _add_arrays(
     tensors: Iterable[PyTree],
-    expected: Iterable[object],
+    expected: Iterable[Facts],
     arrays: list[PyTree],
     links: list[PyTree],
 ) -> bool:
     """Append the arrays of Tensors of the eager tape, and their links, if they have the expected `Facts`.
 
     An array may stand in place of a Tensor about which there is nothing to say. Of random keys, which have no
-    history, the dtype is expected.
+    history, the dtype is expected in place of whether it requires grad.
     """
-    for t, facts in zip(tensors, expected):
+    for t, (requires_grad, is_leaf, has_grad, hooks) in zip(tensors, expected):
         if type(t) is Tensor:
             meta = t.meta
-            hooks: tuple[int, ...] = ()
-            has_grad = False
-            if meta is not None:
+            if meta is None:
+                if has_grad or hooks:
+                    return False
+            else:
                 if meta.link is not None:
                     meta.link.sync_history(t)
                     leave_peers(t)
@@ -424,22 +425,26 @@ def _add_arrays(
                         return False
                     if meta.link is not None:
                         links.append(meta.link)
-                has_grad = meta.grad is not None
-                if meta.hooks or meta.post_hooks:
-                    hooks = hooks_of(meta)
+                if (meta.grad is None) is has_grad:
+                    return False
+                if (meta.hooks or meta.post_hooks or hooks) and hooks_of(meta) != hooks:
+                    return False
             if t._level is not ROOT:
                 return False
-            now: object = (t._requires_grad, t._node is None, has_grad, hooks)
-            t = t._value
-        else:
-            now = UNTRACKED
-        if type(t) is not array_type:
-            if not is_key(t):
+            value = t._value
+            if type(value) is array_type and t._requires_grad is not requires_grad:
                 return False
-            now, t = t.dtype, _key_data(t)
-        if now != facts:
-            return False
-        arrays.append(t)
+            if requires_grad is True and (t._node is None) is not is_leaf:
+                return False
+        else:
+            value = t
+            if type(value) is array_type and (requires_grad or has_grad or hooks or not is_leaf):
+                return False
+        if type(value) is not array_type:
+            if not is_key(value) or value.dtype != requires_grad:
+                return False
+            value = _key_data(value)
+        arrays.append(value)
     return True
 
 

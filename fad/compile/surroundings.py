@@ -287,72 +287,115 @@ class Guard:
         self.places = [p for p in places if id(p.value) in leading and p.access is not None]
         self.places += moved
         self._holders = [(p.name, p.value, parts.get(k, [])) for k, p in holders.items()]
-        # Neither of these keeps alive what is in a variable, but functions.
         of_code = {
             id(p.parent.value) for p in places if p.listed and p.parent and _is_code(p.value)
         }
-        filled: list[Place] = []  # with functions
-        empty: list[Place] = []
-        kinds: list[Place] = []
+        self._ways: list[_Trail] = []
+        numbers: dict[int, int] = {}  # of the ways, by the id of the place
+        self._kinds: list[tuple[str, int, object, str]] = []
+        self._filled: list[tuple[str, int, Parts]] = []  # with functions
+        self._empty: list[tuple[str, int]] = []
         for place in places:
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
-            if _is_container(x) and id(x) in of_code:
-                filled.append(place)
-            elif _is_container(x) and not parts.get(id(x)):
-                empty.append(place)
-            elif _may_change_kind(place, is_held):
-                kinds.append(place)
-        self._kinds = [(p.name, kind_of(p.value), _in_words(p.value)) for p in kinds]
-        self._filled = [(p.name, parts.get(id(p.value), [])) for p in filled]
-        self._empty = [p.name for p in empty]
-        self._paths = _Paths([*kinds, *filled, *empty], leading)
+            is_filled = _is_container(x) and id(x) in of_code
+            is_empty = _is_container(x) and not is_filled and not parts.get(id(x))
+            if not (is_filled or is_empty or _may_change_kind(place, is_held)):
+                continue
+            number = self._number(place, numbers, leading)
+            if is_filled:
+                self._filled.append((place.name, number, parts.get(id(x), [])))
+            elif is_empty:
+                self._empty.append((place.name, number))
+            else:
+                self._kinds.append((place.name, number, kind_of(x), _in_words(x)))
         self._leading, self._moved = leading, are_moved
         # A program that its own trace has made one for other contents is for one call.
         self._is_noted = next(self._differences(), None) is None
         if self._is_noted:
             self._note()
 
+    def _number(self, place: Place, numbers: dict[int, int], leading: Collection[int]) -> int:
+        """The number of the way to a place, behind the way to what it is in."""
+        way = [place]
+        while id(way[-1]) not in numbers and _is_behind(way[-1], leading):
+            way.append(way[-1].parent)  # type: ignore[arg-type]
+        for step in reversed(way):
+            if id(step) not in numbers:
+                behind = numbers[id(step.parent)] if _is_behind(step, leading) else None
+                within = step.value if step.access is None else step.within
+                self._ways.append(
+                    _Trail(step.access, within if behind is None else None, step.key, behind)
+                )
+                numbers[id(step)] = len(numbers)
+        return numbers[id(place)]
+
+    def _values(self) -> list[PyTree]:
+        """What is at the end of the ways now, `ABSENT` if nothing is."""
+        values: list[PyTree] = []
+        for access, within, key, behind in self._ways:
+            within = within if behind is None else values[behind]
+            value = within
+            if access is not None:
+                try:
+                    value = access.get(within, key, *access.default)
+                except GONE:
+                    value = ABSENT
+            values.append(value)
+        return values
+
     def _note(self) -> None:
-        """Note what is there now: of what leads to Tensors the very object, of other things the type."""
+        """Note what is there: of data that leads to no Tensor the type, of all else the very object."""
+        values = self._values()
+        ends = {
+            k for _, k, _, _ in self._kinds if values[k] is not None and not _is_code(values[k])
+        }
+        ends -= {way.behind for way in self._ways if way.behind is not None}
         alone = [p for p in self.places if not p.listed or id(p) in self._moved]
-        looks = [(p.look, p.value) for p in alone if p.look is not None]
+        same = [(p.access, p.within, p.key) for p in alone]
+        typed: list[_Known] = []
+        emptied: list[_Known] = []
+        of_kind = {**dict.fromkeys(ends, typed), **{k: emptied for _, k in self._empty}}
+        for k, (access, within, key, behind) in enumerate(self._ways):
+            within = within if behind is None else values[behind]
+            of_kind.get(k, same).append((access, within, key))
+        self._looks, self._typed, self._emptied = map(_looks, (same, typed, emptied))
+        self._were_empty = [x for access, x, _ in emptied if access is None]
         self._fixed: list[Collection[PyTree]] = []
         self._mixed: list[Collection[PyTree]] = []
+        slots: list[tuple[PyTree, PyTree]] = []
         for _, x, _ in self._holders:
-            for keys, values, are_attributes in contents(x):
+            for keys, of_x, are_attributes in contents(x):
                 if keys is not None:  # of a dict as many as values, which are counted
-                    self._fixed += [keys, _BETWEEN] if values is None else [keys]
-                if values is not None:
-                    are_fixed = all([id(v) in self._leading for v in list(values)])
+                    self._fixed += [keys, _BETWEEN] if of_x is None else [keys]
+                if of_x is not None:
+                    are_fixed = all([id(v) in self._leading for v in list(of_x)])
                     group = self._fixed if are_fixed else self._mixed
-                    group += [values, _BETWEEN]
+                    group += [of_x, _BETWEEN]
                 if are_attributes and not is_a(x, type):
-                    slot = attributes_slot(type(x))
-                    if slot is not None:
-                        looks.append((functools.partial(slot.__get__, x), slot.__get__(x)))
-        self._looks, self._seen = [look for look, _ in looks], [x for _, x in looks]
-        self._seen_fixed = list(_each(self._fixed))
+                    slots.append((attributes_slot(type(x)), x))
+        if slots:
+            self._looks.append((types.GetSetDescriptorType.__get__, *zip(*slots, strict=True)))
+        self._seen = list(self._now())
         items = list(_each(self._mixed))
         self._types = list(map(type, items))
         self._selected = [id(x) in self._leading or _is_code(x) for x in items]
         self._seen_items = list(itertools.compress(items, self._selected))
-        values = self._paths.now()
-        self._seen_kinds = list(map(type, values))
-        self._are_code = list(map(_is_code, values))
-        self._seen_code = list(itertools.compress(values, self._are_code))
-        self._lengths = list(map(len, values[len(self._kinds) :][: len(self._filled)]))
+        self._were_filled = [(values[k], len(values[k])) for _, k, _ in self._filled]
+
+    def _now(self) -> Iterator[PyTree]:
+        """What is to be the very object."""
+        looks, typed = itertools.starmap(map, self._looks), itertools.starmap(map, self._typed)
+        return _each(itertools.chain(looks, self._fixed, (map(type, _each(typed)),)))
 
     def _is_as_noted(self) -> bool:
         """Whether there is what was noted; if not, it may be of the same kind still, see `changes`.
 
         Most calls ask no more than this, which runs no Python code for single places.
         """
-        call, same = operator.call, operator.is_
-        if not all(map(same, map(call, self._looks), self._seen)):
-            return False
-        if not all(map(same, _each(self._fixed), self._seen_fixed)):
+        same = operator.is_
+        if not all(map(same, self._now(), self._seen)):
             return False
         if self._mixed:
             items = list(_each(self._mixed))
@@ -361,20 +404,10 @@ class Guard:
                 map(same, selected, self._seen_items)
             ):
                 return False
-        if not self._seen_kinds:
-            return True
-        values = self._paths.now()
-        if list(map(type, values)) != self._seen_kinds:
+        if any([len(x) != count for x, count in self._were_filled]):
             return False
-        if not all(map(same, itertools.compress(values, self._are_code), self._seen_code)):
-            return False
-        containers = values[len(self._kinds) :]
-        lengths = list(map(len, containers))
-        count = len(self._filled)
-        if lengths[:count] != self._lengths:
-            return False
-        filled = itertools.compress(containers[count:], lengths[count:])
-        return not any(map(_holds_things, filled))
+        were_empty = _each([self._were_empty, *itertools.starmap(map, self._emptied)])
+        return not any(map(_holds_things, filter(len, were_empty)))
 
     def holds(self) -> bool:
         """Whether nothing has changed."""
@@ -400,17 +433,14 @@ class Guard:
         for place in self.places:
             if place.has_changed:
                 yield place.name, f"is another {'Tensor' if _is_tensor(place) else 'object'} now"
-        values = self._paths.now()
-        for (name, kind, was), x in zip(self._kinds, values, strict=False):
-            if kind_of(x) is not kind:
-                yield name, f"is {_in_words(x)} now, was {was}"
-        containers = values[len(self._kinds) :]
-        for name, x in zip(self._empty, containers[len(self._filled) :], strict=True):
-            if _holds_things(x):
+        values = self._values()
+        for name, k, kind, was in self._kinds:
+            if kind_of(values[k]) is not kind:
+                yield name, f"is {_in_words(values[k])} now, was {was}"
+        for name, k in self._empty:
+            if _holds_things(values[k]):
                 yield name, "is no longer empty"
-        filled = [
-            (name, x, parts) for (name, parts), x in zip(self._filled, containers, strict=False)
-        ]
+        filled = [(name, values[k], parts) for name, k, parts in self._filled]
         for name, x, parts in [*self._holders, *filled]:
             now = _parts_of(x)
             if len(now) != len(parts) or not all(map(_is_same_part, now, parts)):
@@ -449,51 +479,13 @@ def _may_change_kind(place: Place, is_held: bool) -> bool:
     return place.value is None or is_held or place.is_variable or callable(place.value)
 
 
-class _Paths:
-    """What is in places now, each found from a variable on, whatever its container is by then.
+class _Trail(NamedTuple):
+    """How to get what is in a place: ``within`` something, or what the way numbered ``behind`` leads to."""
 
-    What several ways lead through is looked at once; ways of one length and one access are one loop in C.
-
-    Arguments:
-        places: that are looked at.
-        leading: the ids of what has to be the same object in any case, from which ways may begin.
-    """
-
-    def __init__(self, places: Sequence[Place], leading: Collection[int]) -> None:
-        depths: dict[int, int] = {}  # of each place on a way, by its id
-        steps: dict[tuple[int, Access | None], list[Place]] = {}
-        for place in places:
-            way = [place]
-            while id(way[-1]) not in depths and _is_behind(way[-1], leading):
-                way.append(way[-1].parent)  # type: ignore[arg-type]
-            for step in reversed(way):
-                if id(step) not in depths:
-                    behind = _is_behind(step, leading)
-                    depth = depths[id(step.parent)] + 1 if behind else 0
-                    depths[id(step)] = depth
-                    steps.setdefault((depth, step.access if behind else None), []).append(step)
-        ordered = sorted(steps, key=lambda step: step[0])
-        numbers = {id(p): k for k, p in enumerate(_each([steps[step] for step in ordered]))}
-        beginnings = steps.get((0, None), [])
-        self._looks = [p.look or functools.partial(_as_it_is, p.value) for p in beginnings]
-        self._groups = [
-            (
-                access.get,
-                [numbers[id(p.parent)] for p in steps[depth, access]],
-                [p.key for p in steps[depth, access]],
-                [itertools.repeat(x) for x in access.default],
-            )
-            for depth, access in ordered
-            if access is not None
-        ]
-        self._wanted = [numbers[id(p)] for p in places]
-
-    def now(self) -> list[PyTree]:
-        """What is there, in the order of the places; `ABSENT` if nothing is."""
-        values = _all(operator.call, self._looks)
-        for get, parents, keys, default in self._groups:
-            values += _all(get, list(map(values.__getitem__, parents)), keys, *default)
-        return list(map(values.__getitem__, self._wanted))
+    access: Access | None
+    within: PyTree
+    key: PyTree
+    behind: int | None
 
 
 def _is_behind(place: Place, leading: Collection[int]) -> bool:
@@ -507,23 +499,20 @@ def _is_behind(place: Place, leading: Collection[int]) -> bool:
     )
 
 
-def _all(get: Callable[..., PyTree], *arguments: Iterable[PyTree]) -> list[PyTree]:
-    """``map(get, *arguments)``, with `ABSENT` for what is gone."""
-    try:
-        return list(map(get, *arguments))
-    except GONE:
-        return [_one(get, *each) for each in zip(*arguments, strict=False)]
+# How to get what is in a place, and what that is in.
+_Known: TypeAlias = tuple[Access | None, PyTree, PyTree]
 
 
-def _one(get: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
-    try:
-        return get(*arguments)
-    except GONE:
-        return ABSENT
-
-
-def _as_it_is(x: PyTree) -> PyTree:
-    return x
+def _looks(places: Iterable[_Known]) -> list[tuple[PyTree, ...]]:
+    """What gives what is in places, those of one access at once: arguments of `map`."""
+    groups: dict[Access, list[tuple[PyTree, PyTree]]] = {}
+    for access, within, key in places:
+        if access is not None:
+            groups.setdefault(access, []).append((within, key))
+    return [
+        (access.get, *zip(*of, strict=True), *map(itertools.repeat, access.default))
+        for access, of in groups.items()
+    ]
 
 
 def _is_container(x: PyTree) -> bool:
