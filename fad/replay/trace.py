@@ -122,7 +122,7 @@ class Trace:
         self.ended: dict[State, int] = {}
         self.segments: dict[int, weakref.ref[Segment]] = {}
 
-    def begin(self, root: Root) -> None:
+    def begin(self, root: State) -> None:
         """Begin anew, with nothing."""
         self.path: list[State] = [root]
         self.outputs: list[Tensor] = []
