@@ -122,7 +122,7 @@ class Trace:
         self.ended: dict[State, int] = {}
         self.segments: dict[int, weakref.ref[Segment]] = {}
 
-    def begin(self, root: Root) -> None:
+    def begin(self, root: State) -> None:
         """Begin anew, with nothing."""
         self.path: list[State] = [root]
         self.outputs: list[Tensor] = []
@@ -191,14 +191,15 @@ class Trace:
             self.busy = False
             if out is None:
                 self._forget_new()
+        if out is not None and not self.done:
+            return out
         if isinstance(at, str):
             self.why = self.why or f"{op.name}: {at}"
             self.materialize()
             return None
-        if self.done:  # a finalizer has changed a mode
-            self.materialize()
-            if out is None or (out if type(out) is Tensor else out[0])._lazy is not None:
-                return None  # it was materialized without this operation
+        self.materialize()  # a finalizer has changed a mode
+        if out is None or (out if type(out) is Tensor else out[0])._lazy is not None:
+            return None  # it was materialized without this operation
         return out
 
     def _forget_new(self) -> None:
