@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
-import re
 import traceback
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from inspect import Parameter, signature
@@ -50,13 +48,13 @@ from fad.core.borrowed import is_foreign
 from fad.core.caches import Table
 from fad.core.dataflow import COMPUTED
 from fad.core.dtypes import device_of
+from fad.core.faces import tool
 from fad.core.level import bind, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, new_tensor
 from fad.core.types import Array, ArrayFunction, Binder, PyTree
 from fad.errors import ArgumentError, FadError, HostValueError, describe
 from fad.errors.advice import say_too
-from fad.errors.missing_names import instead_of_writing
 from fad.errors.tracebacks import is_users
 from fad.tape.grad_mode import mark_inference
 from fad.tape.recorder import ROOT
@@ -66,32 +64,6 @@ from fad.views.make_view import shares
 from fad.views.masked_parts import without_parts
 
 # What is added to an error of JAX in a function of a namespace: the call, and what to write instead.
-
-# Names of PyTorch's parameters, and those of NumPy.
-_PARAMETERS = {
-    "input": "the first argument, by position",
-    "other": "the second argument, by position",
-    "unbiased": "ddof",
-    "correction": "ddof",
-    "device": "x.to(device)",
-    "requires_grad": "x.requires_grad_()",
-}
-
-# Texts of errors, and what to write.
-_TEXTS = {
-    "contracting dimensions": "the last dimension of the first operand must be as long as the last but one "
-    "of the second (the only one of a vector): one of them may want .T or .mT",
-    "ncompatible shapes for broadcasting": "shapes are compared from their ends, where two lengths must be "
-    "equal, or one of them 1: write x[:, None] or x.reshape(...)",
-    "cannot reshape": "the sizes must have the same product; one of them may be -1, for what is left",
-    "Shapes must be 1D sequences of concrete": "what sets a shape must be a number when the function is "
-    "compiled: make that argument static, fad.jit(f, static_argnums=...)",
-    "to have the same dtypes": "functions of fad.lax convert nothing: write the function of fad.numpy, or "
-    "x.astype(y.dtype)",
-    "got <class 'NoneType'>": "None is no array: x.grad is None until backward() has reached x, and what a "
-    "function without return gives is None too",
-    "Zero-dimensional arrays cannot be concatenated": "the arrays are one argument, a list: [x, y]",
-}
 
 
 def note_call(
@@ -126,7 +98,8 @@ def note_call(
     if frames and is_users(frames[-1].f_code):
         return
     shown = [*map(_short, args), *[f"{name}={_short(x)}" for name, x in kwargs.items()]]
-    advice = _advice(str(error), who, names, [*args, *kwargs.values()])
+    values = [*args, *kwargs.values()]
+    advice = tool("hints.calls").instead_of_call(str(error), who, names, values)
     call = f"in {who}({', '.join(shown)})"
     if advice:
         say_too(error, f"{call}: {advice}")
@@ -138,28 +111,6 @@ def _short(x: PyTree) -> str:
     if type(x) in (list, tuple) and x:
         return f"{type(x).__name__} of {', '.join(map(_short, x[:3]))}{', ...' * (len(x) > 3)}"
     return describe(x)
-
-
-def _advice(message: str, who: str, names: Sequence[str], values: Sequence[object]) -> str:
-    """What to write instead; "" where that is not known."""
-    keyword = re.search(r"unexpected keyword argument '(\w+)'", message)
-    if keyword is not None:
-        name = keyword[1]
-        meant = _PARAMETERS.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), "")
-        return f"for {name!r} write {meant}" if meant else f"it takes {', '.join(names)}"
-    if "immutable" in message:
-        writes = instead_of_writing(who.rpartition(".")[2])
-        if writes:
-            return f"to write to a Tensor x, write {writes}"
-    if any(type(x).__module__.partition(".")[0] == "torch" for x in values):
-        return "for a torch.Tensor t write fad.tensor(t), or fad.from_dlpack(t) without a copy"
-    if who in ("fad.random.key", "fad.random.PRNGKey"):
-        return "a seed is one integer: write fad.random.key(0)"
-    if "accepts a single key" in message:
-        return f"for an array of keys write fad.vmap({who})(keys)"
-    if "key" in message and "consumed" not in message and who.startswith("fad.random."):
-        return f"the first argument is a key: write {who}(fad.random.key(0), ...)"
-    return next((advice for text, advice in _TEXTS.items() if text in message), "")
 
 
 # The parameters of a JAX function, and which argument of a call belongs to which.

@@ -520,7 +520,10 @@ def _nonzero(x: PyTree) -> PyTree:
 
 def _adjoint(x: PyTree) -> PyTree:
     """A cotangent of fad as JAX's, or the other way about."""
-    return jnp.conj(x) if isinstance(x, _ARRAYS) and jnp.iscomplexobj(x) else x
+    if not isinstance(x, _ARRAYS) or not jnp.iscomplexobj(x):
+        return x
+    conjugate: PyTree = jnp.conj
+    return conjugate(x)
 
 
 def _numbers(tree: PyTree) -> PyTree:

@@ -92,7 +92,6 @@ def _hint(function: str, *names: str) -> str:
 
 instead_in_module = functools.partial(_hint, "instead_in_module")  # of a module and a name
 instead_of_attribute = functools.partial(_hint, "instead_of_attribute")
-instead_of_writing = functools.partial(_hint, "instead_of_writing")
 
 
 def hints_of(module: str) -> Callable[[str], NoReturn]:

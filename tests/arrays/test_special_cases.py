@@ -15,7 +15,7 @@ import fad
 import fad.numpy as fnp
 import fad.scipy.ndimage
 from fad.arrays import special_cases as cases
-from fad.arrays.namespaces import SMOOTH
+from fad.formulas import SMOOTH
 
 PAGE = ROOT / "docs" / "namespaces.md"
 

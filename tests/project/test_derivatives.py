@@ -10,7 +10,7 @@ import jax
 import pytest
 
 import fad.numpy as fnp
-from fad.arrays.namespaces import SMOOTH
+from fad.formulas import SMOOTH
 
 pytest.importorskip("rich", reason="the benchmarks print with it (extra: bench)")
 

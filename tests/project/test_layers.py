@@ -51,7 +51,7 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
-    "hints": "names mistakes",
+    "hints": "names calls mistakes",
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
         torch_functions while_loops""",
     "nn": "losses utils",

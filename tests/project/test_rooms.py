@@ -13,6 +13,7 @@ ELSEWHERE = {
     "formulas/torch_functions": "methods/test_names_vs_torch.py",
     "core/types": "project/test_annotations.py",
     "extend/types": "project/test_annotations.py",
+    "hints/calls": "arrays/test_operations_call_notes.py",
     "hints/mistakes": "errors/test_advice.py",
     "random": "arrays/test_namespaces.py",
     "replay/policy": "replay/test_program.py",
