@@ -488,14 +488,10 @@ def way_from(
     lazies: list[Any] = [o._lazy for o in outs if type(o) is Tensor and o._level is trace.level]
     source: Any = lazies[0].trace if lazies and lazies[0] else None
     stretches = {s: s.stretch for s in reversed(segments_of(trace))}
-    for segment in stretches:  # after all stretches are taken: a finalizer may open one
-        if not segment.is_whole():
-            return None
-    if len(lazies) < len(outs):
+    if not all([s.is_whole() for s in stretches]):  # first all stretches: a finalizer may open one
         return None
-    for lazy in lazies:
-        if lazy is None or lazy.trace is not source:
-            return None
+    if len(lazies) < len(outs) or any([z is None or z.trace is not source for z in lazies]):
+        return None
     stretch = Stretch.of(trace) if source is trace else stretches.pop(source, None)
     if stretch is None:
         return None
@@ -514,9 +510,8 @@ def way_from(
     wanted = stretch.variables
     if leaves is None:
         leaves = [*used.values()]
-    for t in leaves:
-        if id(t) not in used:
-            return None
+    if not used.keys() >= {*map(id, leaves)}:
+        return None
     if not stretches:
         wanted = tuple([numbers[id(t)] for t in leaves])
     elif not (frees and used.keys() <= {*map(id, leaves)}):

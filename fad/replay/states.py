@@ -314,9 +314,7 @@ def referenced(values: Sequence[object], once_more: Sequence[int] = ()) -> tuple
     of a variable of a function, which is the usual reference.
     """
     counts = enumerate(_references(values))
-    return tuple(
-        [k for k, n in counts if n > _ALONE and n > _ALONE + once_more.count(k)]  # most are not
-    )
+    return tuple([k for k, n in counts if n > _ALONE and n > _ALONE + once_more.count(k)])
 
 
 def _references(values: Sequence[object]) -> list[int]:
