@@ -287,6 +287,7 @@ class Guard:
         self.places = [p for p in places if id(p.value) in leading and p.access is not None]
         self.places += moved
         self._holders = [(p.name, p.value, parts.get(k, [])) for k, p in holders.items()]
+        self._classes = [(p.name, p.value, type(p.value)) for p in holders.values()]
         of_code = {
             id(p.parent.value) for p in places if p.listed and p.parent and _is_code(p.value)
         }
@@ -433,9 +434,12 @@ class Guard:
         for place in self.places:
             if place.has_changed:
                 yield place.name, f"is another {'Tensor' if _is_tensor(place) else 'object'} now"
+        for name, x, kind in self._classes:
+            if type(x) is not kind:
+                yield name, f"is {_in_words(x)} now, was of {kind.__name__}"
         values = self._values()
-        for name, k, kind, was in self._kinds:
-            if kind_of(values[k]) is not kind:
+        for name, k, kind_before, was in self._kinds:
+            if kind_of(values[k]) is not kind_before:
                 yield name, f"is {_in_words(values[k])} now, was {was}"
         for name, k in self._empty:
             if _holds_things(values[k]):

@@ -462,3 +462,14 @@ def test_what_hooks_of_a_tensor_use():
     with pytest.raises(fad.errors.LevelError, match=r"self\[0\] is a Tensor of it"):
         step()
     assert not norms
+
+
+def test_an_object_whose_class_is_another_one():
+    class Doubles(Holder):
+        scale = 2.0
+
+    holder = Holder(w=one())
+    step = fad.jit(lambda: (holder.w * (holder.scale or 1.0)).sum())
+    assert [float(step()), float(step())] == [3.0, 3.0]
+    holder.__class__ = Doubles
+    assert [float(step()), float(step())] == [6.0, 6.0]
