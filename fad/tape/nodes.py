@@ -95,17 +95,17 @@ def node_name(primitive: str) -> str:
 class OutsideNode(RecordedNode):
     """Where the graph of a body goes on outside: at a Tensor that has a history there."""
 
-    __slots__ = ("tensor",)
+    __slots__ = ("_outside",)
 
     num_inputs = 1
 
     def __init__(self, level: Level, tensor: Tensor) -> None:
         self._start(level, ())
-        self.tensor = tensor
+        self._outside = tensor
 
     def run(self, *args: object) -> NoReturn:
         raise GradientError(
-            f"backward() in the body of jit reaches a Tensor ({describe(self.tensor)}) whose history is "
+            f"backward() in the body of jit reaches a Tensor ({describe(self._outside)}) whose history is "
             "outside of it, and the pass cannot go on there. Return the loss and call backward() on it "
             "outside; or if the Tensor is a constant there, write x.detach(); or name the leaves that are "
             "meant: backward(inputs=[...])."
@@ -117,7 +117,7 @@ class OutsideNode(RecordedNode):
 
 def is_of_outer_graph(t: object) -> bool:
     """Whether ``t`` is from outside of the body of `jit` that is being traced, with a history there."""
-    return bool(bodies.traced) and isinstance(t, Tensor) and type(t.node) is OutsideNode
+    return bool(bodies.traced) and isinstance(t, Tensor) and t.node is not None and t.node._outside is not None
 
 
 # A recorded node that keeps values: what they are now, their hooks, and their names.
