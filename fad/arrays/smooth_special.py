@@ -300,10 +300,10 @@ def _until_settled(
         return k < jnp.minimum(last + last // 2 + 8, 100_000)
 
     def after(carried: tuple[Array, ...]) -> tuple[Array, ...]:
-        k, last, *state = carried
-        state = step(k.astype(state[0].dtype), tuple(state))
-        settled = jnp.all(jnp.abs(state[0]) <= 4 * jnp.finfo(state[0].dtype).eps)
-        return k + 1, jnp.where(settled, last, k), *state
+        k, last, *before = carried
+        new = step(k.astype(before[0].dtype), tuple(before))
+        settled = jnp.all(jnp.abs(new[0]) <= 4 * jnp.finfo(new[0].dtype).eps)
+        return k + 1, jnp.where(settled, last, k), *new
 
     return tuple(lax.while_loop(goes_on, after, (jnp.array(1), jnp.array(1), *state))[2:])
 
