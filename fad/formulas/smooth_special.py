@@ -301,9 +301,9 @@ def _until_settled(
 
     def after(carried: tuple[Array, ...]) -> tuple[Array, ...]:
         k, last, *before = carried
-        state = step(k.astype(before[0].dtype), tuple(before))
-        settled = jnp.all(jnp.abs(state[0]) <= 4 * jnp.finfo(state[0].dtype).eps)
-        return k + 1, jnp.where(settled, last, k), *state
+        new = step(k.astype(before[0].dtype), tuple(before))
+        settled = jnp.all(jnp.abs(new[0]) <= 4 * jnp.finfo(new[0].dtype).eps)
+        return k + 1, jnp.where(settled, last, k), *new
 
     return tuple(lax.while_loop(goes_on, after, (jnp.array(1), jnp.array(1), *state))[2:])
 

@@ -117,7 +117,8 @@ class OutsideNode(RecordedNode):
 
 def is_of_outer_graph(t: object) -> bool:
     """Whether ``t`` is from outside of the body of `jit` that is being traced, with a history there."""
-    return bool(bodies.traced) and isinstance(t, Tensor) and t.node is not None and t.node._outside is not None
+    node = t.node if bodies.traced and isinstance(t, Tensor) else None
+    return node is not None and node._outside is not None
 
 
 # A recorded node that keeps values: what they are now, their hooks, and their names.

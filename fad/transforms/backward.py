@@ -356,7 +356,9 @@ def _leaves(
         node = edge[0]
         seen.add(node)
         if (tensor := node._outside) is not None:
-            while tensor._node is not None and tensor._node._outside is not None:  # a body in a body
+            while (
+                tensor._node is not None and tensor._node._outside is not None
+            ):  # a body in a body
                 tensor = tensor._node._outside
             yield tensor, True
         if node._leaf is None:
