@@ -285,7 +285,6 @@ class Node:
     # What the engine asks of a node: the leaf that it is the end of a graph for; whether an operation has
     # made it, or a user; whether its gradients are derived, and so have the form that its edges expect.
     _leaf: Tensor | None = None
-    _outside: Tensor | None = None  # that has the history, outside of a body
     _is_recorded = False
     _is_derived = False
     _kind = "custom"  # as `fad.extend.node_info` has it

@@ -95,17 +95,17 @@ def node_name(primitive: str) -> str:
 class OutsideNode(RecordedNode):
     """Where the graph of a body goes on outside: at a Tensor that has a history there."""
 
-    __slots__ = ("_outside",)
+    __slots__ = ("tensor",)
 
     num_inputs = 1
 
     def __init__(self, level: Level, tensor: Tensor) -> None:
         self._start(level, ())
-        self._outside = tensor
+        self.tensor = tensor
 
     def run(self, *args: object) -> NoReturn:
         raise GradientError(
-            f"backward() in the body of jit reaches a Tensor ({describe(self._outside)}) whose history is "
+            f"backward() in the body of jit reaches a Tensor ({describe(self.tensor)}) whose history is "
             "outside of it, and the pass cannot go on there. Return the loss and call backward() on it "
             "outside; or if the Tensor is a constant there, write x.detach(); or name the leaves that are "
             "meant: backward(inputs=[...])."
@@ -115,10 +115,17 @@ class OutsideNode(RecordedNode):
         return []
 
 
+def beyond_bodies(node: object) -> Tensor | None:
+    """The Tensor outside of all bodies whose history goes on from ``node``; None if that is no such place."""
+    tensor = None
+    while isinstance(node, OutsideNode):
+        tensor, node = node.tensor, node.tensor._node
+    return tensor
+
+
 def is_of_outer_graph(t: object) -> bool:
     """Whether ``t`` is from outside of the body of `jit` that is being traced, with a history there."""
-    node = t.node if bodies.traced and isinstance(t, Tensor) else None
-    return node is not None and node._outside is not None
+    return bool(bodies.traced) and isinstance(t, Tensor) and beyond_bodies(t.node) is not None
 
 
 # A recorded node that keeps values: what they are now, their hooks, and their names.

@@ -37,7 +37,7 @@ from fad.tape.graph import (
     running,
 )
 from fad.tape.hooks import accumulate, retain_grad
-from fad.tape.nodes import is_of_outer_graph
+from fad.tape.nodes import beyond_bodies, is_of_outer_graph
 from fad.tape.recorder import ROOT, level_of
 from fad.tape.vmap import BatchLevel
 from fad.views.aliases import only_value
@@ -355,11 +355,7 @@ def _leaves(
             continue
         node = edge[0]
         seen.add(node)
-        if (tensor := node._outside) is not None:
-            while (
-                tensor._node is not None and tensor._node._outside is not None
-            ):  # a body in a body
-                tensor = tensor._node._outside
+        if (tensor := beyond_bodies(node)) is not None:
             yield tensor, True
         if node._leaf is None:
             stack.extend(node.edges)
