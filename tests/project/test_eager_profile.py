@@ -21,3 +21,9 @@ def test_the_shares_of_a_step() -> None:
     assert 0 < found.program < 1e3 and 0 < found.updates < 1e3 and found.rest >= 0
     page = eager_profile.as_markdown([("a product", found)])
     assert page.splitlines()[-1].startswith("| a product | ") and page.count("\n") == 3
+
+
+def test_an_update() -> None:
+    found = eager_profile.measure_update(3, rounds=2)
+    assert len(found) == 5 and all([0 < us < 1e6 for us in found.values()])
+    assert eager_profile.update_as_markdown(3, found).count("\n") == 3
