@@ -21,7 +21,9 @@ PAGE = ROOT / "docs" / "namespaces.md"
 
 
 def test_functions_of_the_tool_are_those_that_are_looked_up_there() -> None:
-    there = {module: {*SMOOTH.get(module, ()), *INSTEAD.get(module, ())} for module in cases.WRITTEN}
+    there = {
+        module: {*SMOOTH.get(module, ()), *INSTEAD.get(module, ())} for module in cases.WRITTEN
+    }
     assert there == cases.WRITTEN
     assert cases.WRITTEN.keys() >= SMOOTH.keys() | INSTEAD.keys()
 
