@@ -340,7 +340,8 @@ def _gammainc_in_forward_mode(a: Array, x: Array) -> Array:
     first = 1 / (high - of_fraction + 1)
     eps = float(jnp.finfo(x.dtype).eps)
     large = jnp.full_like(x, 1 / eps**2)
-    # The error is about ``exp(-4 sqrt(k x))``. That of a whole ``a`` is 0 after ``a`` steps, not its derivative.
+    # The error is about ``exp(-4 sqrt(k x))``. That of a whole ``a`` is 0 after ``a`` steps, but not its
+    # derivatives.
     smallest = jnp.min(jnp.where(by_fraction, x, jnp.inf), initial=jnp.inf)
     least = ((math.log(eps) / 4) ** 2 / smallest).astype(int)
     fraction = _until_settled(level, (ones, large, first, first), least)[-1]
