@@ -288,11 +288,13 @@ def _beta_density(a: Array, b: Array, x: Array) -> Array:
 
 
 def _until_settled(
-    step: Callable[[Array, tuple[Array, ...]], tuple[Array, ...]], state: tuple[Array, ...]
+    step: Callable[[Array, tuple[Array, ...]], tuple[Array, ...]],
+    state: tuple[Array, ...],
+    least: Array | int = 1,
 ) -> tuple[Array, ...]:
     """``state`` after steps, which are given their number, until ``state[0]`` is small for all elements.
 
-    And half as many steps again: derivatives, which are those of the steps, settle later.
+    At ``least`` so many, and half as many again: derivatives, which are those of the steps, settle later.
     """
 
     def goes_on(carried: tuple[Array, ...]) -> Array:
@@ -303,9 +305,9 @@ def _until_settled(
         k, last, *before = carried
         new = step(k.astype(before[0].dtype), tuple(before))
         settled = jnp.all(jnp.abs(new[0]) <= 4 * jnp.finfo(new[0].dtype).eps)
-        return k + 1, jnp.where(settled, last, k), *new
+        return k + 1, jnp.where(settled, last, jnp.maximum(last, k)), *new
 
-    return tuple(lax.while_loop(goes_on, after, (jnp.array(1), jnp.array(1), *state))[2:])
+    return tuple(lax.while_loop(goes_on, after, (jnp.array(1), jnp.asarray(least), *state))[2:])
 
 
 def _gammainc_in_forward_mode(a: Array, x: Array) -> Array:
@@ -336,8 +338,13 @@ def _gammainc_in_forward_mode(a: Array, x: Array) -> Array:
 
     of_fraction, high = jnp.where(by_fraction, a, 1), jnp.where(by_fraction, x, 2)
     first = 1 / (high - of_fraction + 1)
-    large = jnp.full_like(x, 1 / jnp.finfo(x.dtype).eps ** 2)
-    fraction = _until_settled(level, (ones, large, first, first))[-1]
+    eps = float(jnp.finfo(x.dtype).eps)
+    large = jnp.full_like(x, 1 / eps**2)
+    # The error is about ``exp(-4 sqrt(k x))``. That of a whole ``a`` is 0 after ``a`` steps, but not its
+    # derivatives.
+    smallest = jnp.min(jnp.where(by_fraction, x, jnp.inf), initial=jnp.inf)
+    least = ((math.log(eps) / 4) ** 2 / smallest).astype(int)
+    fraction = _until_settled(level, (ones, large, first, first), least)[-1]
     upper = fraction * jnp.exp(of_fraction * jnp.log(high) - high - lgamma(of_fraction))
 
     undefined = ~((x >= 0) & (a > 0))  # NaN is, too

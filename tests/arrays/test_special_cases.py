@@ -15,9 +15,17 @@ import fad
 import fad.numpy as fnp
 import fad.scipy.ndimage
 from fad.arrays import special_cases as cases
-from fad.formulas import SMOOTH
+from fad.formulas import INSTEAD, SMOOTH
 
 PAGE = ROOT / "docs" / "namespaces.md"
+
+
+def test_functions_of_the_tool_are_those_that_are_looked_up_there() -> None:
+    there = {
+        module: {*SMOOTH.get(module, ()), *INSTEAD.get(module, ())} for module in cases.WRITTEN
+    }
+    assert there == cases.WRITTEN
+    assert cases.WRITTEN.keys() >= SMOOTH.keys() | INSTEAD.keys()
 
 
 def test_tables_name_what_exists() -> None:
