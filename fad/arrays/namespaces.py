@@ -511,6 +511,8 @@ class Namespace:
         Raises:
             AttributeError: the JAX module has no such public name, or fad does not have it.
         """
+        if attribute == "__all__":  # a star import asks for it
+            return self.names()
         if attribute.startswith("_"):
             raise no_name(self.name, attribute, "")
         if attribute in self.children:

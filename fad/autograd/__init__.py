@@ -98,4 +98,4 @@ for _name, (_about, _names) in _MODULES.items():
 
 _face = _Face(__name__, _hints_of(__name__), _LIBRARY, _LATER)
 __all__ = _face.names
-__getattr__ = _face.find
+__getattr__, __dir__ = _face.find, _face.names.copy

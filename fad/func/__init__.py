@@ -15,4 +15,4 @@ _NAMES = {
 
 _face = _Face(__name__, _hints_of(__name__), later=_NAMES)
 __all__ = _face.names
-__getattr__ = _face.find
+__getattr__, __dir__ = _face.find, _face.names.copy

@@ -104,6 +104,13 @@ def test_submodules_are_found() -> None:
     assert fad.scipy.stats.norm is sys.modules["fad.scipy.stats.norm"]
 
 
+@pytest.mark.parametrize("module", [fnp, fad.nn, fad.scipy.special])
+def test_a_star_import_takes_all_names(module: Any) -> None:
+    taken: dict[str, object] = {}
+    exec(f"from {module.__name__} import *", taken)
+    assert taken.keys() - {"__builtins__"} == {*dir(module)}
+
+
 def test_names_that_are_not_there() -> None:
     with pytest.raises(AttributeError, match=r"fad\.numpy has no 'sinn': did you mean 'sin'"):
         fnp.sinn

@@ -50,3 +50,11 @@ def test_tools_are_imported_when_they_are_asked_for():
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stdout.splitlines() == ["[]", "[]", "['sparse']"]
+
+
+def test_what_is_imported_later_is_listed_before():
+    code = "import fad; print([{*m.__all__} - {*dir(m)} for m in (fad, fad.autograd, fad.extend, fad.func)])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout == f"{[set()] * 4}\n"

@@ -59,8 +59,8 @@ def modules() -> list[Module]:
         module = importlib.import_module(f"fad.{name}")
         children = tuple(n for n in dir(module) if isinstance(getattr(module, n), types.ModuleType))
         found.append(Module(f"fad.{name}", f"jax.{name}", children))
-        for child in children:
-            if not hasattr(getattr(module, child), "__all__"):  # written, with its own annotations
+        for child in children:  # but what is written, with its own annotations
+            if "__all__" not in vars(getattr(module, child)):
                 walk(f"{name}.{child}")
 
     for name in ("lax", "nn", "numpy", "random", "scipy"):
