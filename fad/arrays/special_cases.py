@@ -171,8 +171,8 @@ INDEXERS: dict[str, frozenset[str]] = {"jax.numpy": _names("c_ mgrid ogrid r_")}
 # Functions that the tool `fad.formulas` has in place of JAX's: with other derivatives, or more arguments.
 WRITTEN: dict[str, frozenset[str]] = {
     "jax.lax": _names(
-        """acosh asinh bessel_i0e bessel_i1e betainc digamma igamma igamma_grad_a igammac lgamma polygamma pow
-        scatter_mul"""
+        """acosh asinh bessel_i0e bessel_i1e betainc digamma igamma igamma_grad_a igammac lgamma polygamma
+        pow scatter_mul"""
     ),
     "jax.nn": _names("gelu log1mexp logsumexp"),
     "jax.numpy": _names(
