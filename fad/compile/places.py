@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fad.core.caches import Table
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 
@@ -415,7 +416,8 @@ def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
     parts = list(_attributes(place, f))
     for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # it has none yet
-            parts.append(Place(name, cell.cell_contents, place, _CELL, cell, "cell_contents"))
+            if not is_a(cell.cell_contents, Table):  # what an operation has looked up before
+                parts.append(Place(name, cell.cell_contents, place, _CELL, cell, "cell_contents"))
     if defaults:
         parts.append(Place("", defaults, place, _ATTRIBUTE, f, "__defaults__"))
         names = code.co_varnames[code.co_argcount - len(defaults) :]
