@@ -14,6 +14,7 @@ import numpy as np
 
 from fad.core.avals import Count
 from fad.core.caches import exact
+from fad.core.faces import tool
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
 from fad.core.types import Array, ArrayFunction, Axes, NumpyArray, PyTree, Value
@@ -453,22 +454,6 @@ def text(x: Value) -> str:
     return f"{x.dtype}[{','.join(map(str, x.shape))}]"
 
 
-def dims_of(x: Value, dims: Axes, who: str) -> tuple[int, ...]:
-    """The dimensions that ``dims`` names, counted from 0; all of them for None.
-
-    Raises:
-        IndexError: ``x`` does not have one of them.
-    """
-    if dims is None:
-        return tuple(range(x.ndim))
-    numbers = (dims,) if isinstance(dims, int) else tuple(dims)
-    count = max(x.ndim, 1)
-    for d in numbers:
-        if not -count <= d < count:
-            raise IndexError(f"{who}: dim {d} is out of range for {text(x)}")
-    return tuple([d % count for d in numbers])
-
-
 def all_if_empty(name: str, dims: Axes) -> Axes:
     """``dims``; None, which is all of them, if there are none and the function takes that for all."""
     return None if dims is not None and np.size(dims) == 0 and name in _ALL_IF_EMPTY else dims
@@ -509,7 +494,9 @@ def along(
         if not of_torch:
             _check_axis(max(np.ndim(x), "cum" in name), dims)
             return function(x, *rest, **kwargs)
-        dims_of(jnp.asarray(x), dims, name)
+        tool("formulas.torch_functions").dims_of(
+            jnp.asarray(x), dims, name
+        )  # raises if there is none
         if len(rest) <= place:
             kwargs["axis"] = all_if_empty(name, dims)
         if np.ndim(x):

@@ -294,7 +294,6 @@ OUT = Primitive("out", lambda _, result: jnp.asarray(result))
 
 PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
-KNOWN = 256  # kept for each route
 
 _EXPECTED = {"dtype": "dtype", "out": "Tensor"}
 _NOT_TRACEABLE = (
@@ -362,13 +361,12 @@ class Route:
         self.tuples = [i for i, role in self.entries if types[i] is tuple and role == STATIC]
         safe = [i in self.tuples or safe_type(types[i]) for i in self.statics]
         self.simple = self.arrays and not self.numpy and all(safe)
-        self.known = Table(KNOWN)
 
-    def quick_key(self, values: Args) -> Hashable:
-        """What tells the Primitive of a call, beside the types of its arguments; None if more may do so."""
+    def static_key(self, values: Args) -> Hashable:
+        """What tells the Primitive of a call of this route; None if more may do so."""
         if not self.simple:
             return None
-        key: list[Hashable] = [values[i] for i in self.statics]
+        key: list[Hashable] = [self, *[values[i] for i in self.statics]]
         for i in self.tuples:
             types = tuple(map(type, values[i]))
             if not flat_types(types):
@@ -404,6 +402,7 @@ class Op:
     form: Form | None = None
     primitives: Table = dataclasses.field(default_factory=lambda: Table(PRIMITIVES))
     routes: Table = dataclasses.field(default_factory=lambda: Table(ROUTES))
+    by_statics: Table = dataclasses.field(default_factory=lambda: Table(PRIMITIVES))
 
     def __post_init__(self) -> None:
         function = fast_function(self, self.binder)
@@ -538,16 +537,16 @@ class Op:
         leaves: list[PyTree] = []
         if route.numpy:
             return None, leaves
-        quick = route.quick_key(values)
-        known = None if quick is None else route.known.get(quick)
-        if known is not None:
-            return known, [values[i] for i in route.leaves]
+        key = route.static_key(values)
+        primitive: Primitive | None = None if key is None else self.by_statics.get(key)
+        if primitive is not None:
+            return primitive, [values[i] for i in route.leaves]
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
         if not numpy_alone(leaves) and (route.arrays or any(map(is_array, leaves))):
-            known = self.primitives.get((route.labels, keys))
-            if known is not None and quick is not None and len(leaves) == len(route.leaves):
-                route.known.put(quick, known)
-            return known, leaves
+            primitive = self.primitives.get((route.labels, keys))
+            if primitive is not None and key is not None and len(leaves) == len(route.leaves):
+                self.by_statics.put(key, primitive)
+            return primitive, leaves
         return None, leaves
 
     def _route(self, args: PyTree, kwargs: PyTree, values: Args) -> Route:

@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from fad.arrays.arguments import OF_NUMBERS, Form, all_if_empty, dims_of, of_number
+from fad.arrays.arguments import OF_NUMBERS, Form, all_if_empty, of_number
 from fad.arrays.operations import Op
 from fad.core.faces import tool
 from fad.core.level import bind
@@ -45,7 +45,7 @@ def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[...,
         bound = parameters.bind(x, *args, **kwargs)
         if "dim" in bound.arguments:
             dims = bound.arguments["dim"]
-            dims_of(x, dims, name)
+            tool("formulas.torch_functions").dims_of(x, dims, name)  # raises if there is none
             bound.arguments["dim"] = all_if_empty(name, dims)
         args, kwargs = bound.args[1:], bound.kwargs
         return function(x, *args, **kwargs) if x.ndim else of_number(function, x, args, kwargs)

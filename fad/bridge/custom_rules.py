@@ -423,22 +423,22 @@ def _positions(
     parameters = signature.parameters.values()
     positional = [p.name for p in parameters if p.kind in _POSITIONAL]
     kinds = {p.kind for p in parameters}
-    count, found = len(positional), set()
+    count, places = len(positional), set()
     for n in (nums,) if isinstance(nums, int) else nums:
         if not -count <= n < count and inspect.Parameter.VAR_POSITIONAL not in kinds:
             raise StructureError(
                 f"custom_rules: nondiff_argnums={nums!r} is out of range: the function takes {count} "
                 "positional arguments"
             )
-        found.add(n + count if n < 0 else n)
+        places.add(n + count if n < 0 else n)
     for name in (names,) if isinstance(names, str) else names:
         if name not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             raise StructureError(
                 f"custom_rules: nondiff_argnames={names!r}: the function has no argument {name!r}, it has "
                 f"{', '.join(sorted(signature.parameters)) or 'none'}"
             )
-        found.update([k for k, other in enumerate(positional) if other == name])
-    return sorted(found)
+        places.update([k for k, other in enumerate(positional) if other == name])
+    return sorted(places)
 
 
 def _arity(f: Callable[..., object]) -> tuple[int, float]:
@@ -520,10 +520,8 @@ def _nonzero(x: PyTree) -> PyTree:
 
 def _adjoint(x: PyTree) -> PyTree:
     """A cotangent of fad as JAX's, or the other way about."""
-    if not isinstance(x, _ARRAYS) or not jnp.iscomplexobj(x):
-        return x
     conjugate: PyTree = jnp.conj
-    return conjugate(x)
+    return conjugate(x) if isinstance(x, _ARRAYS) and jnp.iscomplexobj(x) else x
 
 
 def _numbers(tree: PyTree) -> PyTree:

@@ -11,9 +11,9 @@ NOTE [donated buffers]
     step = fad.jit(lambda v: w.add_(v).sum())
     for _ in range(3):
         step(1.0)
-    held = w.array
+    array = w.array
     step(1.0)
-    assert not held.is_deleted()
+    assert not array.is_deleted()
 
 The array that a Tensor has before it is written to is given to XLA for the new one, so that a step needs no
 second copy of parameters and optimizer state. That must not happen to an array that a caller still refers

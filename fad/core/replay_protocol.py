@@ -42,8 +42,8 @@ Pull = Callable[..., list[Any]]
 
 
 class Deferred(Protocol):
-    """The deferred operations of a level, or of the eager tape, in order. ``lock`` is held by who looks at
-    them and then calls `finish`.
+    """The deferred operations of a level, or of the eager tape, in order. Take ``lock`` to look at
+    them and then call `finish`.
     """
 
     lock: AbstractContextManager[object]

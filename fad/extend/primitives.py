@@ -75,8 +75,8 @@ def native_primitive(
     def push(
         primals: Sequence[Array], tangents: Sequence[JaxObject], **parameters: object
     ) -> tuple[Outputs, Outputs]:
-        given = [None if isinstance(t, Zero) else t for t in tangents]
-        outs, outs_t = jvp(primals, given, **parameters)
+        or_none = [None if isinstance(t, Zero) else t for t in tangents]
+        outs, outs_t = jvp(primals, or_none, **parameters)
         return outs, [
             Zero(jax.typeof(o).to_tangent_aval()) if t is None else t
             for o, t in zip(outs, outs_t, strict=True)

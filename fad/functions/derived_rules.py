@@ -319,7 +319,7 @@ class TransposingLevel(DerivingGradLevel):
         return super().readable(t, what)
 
 
-# So many derivations of one rule inside of each other belong to a derivative of an order that nobody takes.
+# With more derivations of one rule inside of each other than this, the rule is derived from itself.
 _DEEPEST = 32
 
 

@@ -85,7 +85,7 @@ class Program(Operation):
         return self.structure.unflatten(leaves)
 
     def compile(self, avals: Sequence[Any]) -> None:
-        """Compile it for arrays on the default device. Nobody watches the calls that it is traced with."""
+        """Compile it for arrays on the default device. The calls that it is traced with are not observed."""
         before, nodes = (running.watched, running.unwatched), count_nodes()
         running.watched = running.unwatched = True
         try:

@@ -281,7 +281,7 @@ def _on_deleted(
             swapped.append((t, t._value))
             t._value = jax.numpy.array(jaxapi.zeros(t._value.aval))
     zeros = [t._value for t, _ in swapped]
-    given = [*map(bottom, args)]
+    operands = [*map(bottom, args)]
     try:
         outs = f(args)
     finally:
@@ -290,7 +290,7 @@ def _on_deleted(
     nodes: set[Any] = {o._node for o in outs} - {None}
     saved = [v for node in nodes for v in node.saved_values()]
     made = map(bottom, [*saved, *[p for o in outs for p in level.flatten(o)[0]]])
-    for v in [*zeros, *[v for v in made if all([v is not g for g in given])]]:
+    for v in [*zeros, *[v for v in made if all([v is not x for x in operands])]]:
         v.delete()
     return outs
 

@@ -269,7 +269,7 @@ class CheckpointRules(CallRules):
     def _pull(
         self, values: Sequence[Operand], cotangents: Sequence[MaybeValue], need: Sequence[bool]
     ) -> list[MaybeValue]:
-        """The gradients of ``values``, by a run of the body whose graph is differentiated."""
+        """The gradients of ``values``, computed from the graph that the body records."""
         if not self.alone:
             return pull_through(self.forward, values, cotangents, need, GradLevel)
         wanted = [n and r for n, r in zip(need, self.requires, strict=True)]
