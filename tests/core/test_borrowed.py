@@ -95,10 +95,10 @@ if torch is not None:
     SHARING["jax.dlpack of PyTorch"] = lambda b: jax.dlpack.from_dlpack(torch.from_numpy(b))
     COPYING["fad.tensor of PyTorch"] = lambda b: fad.tensor(torch.from_numpy(b))
 READS = {**SHARING, **COPYING}
-# Ways in which fad, not JAX, comes to share memory: then a buffer may be filled before a trace ends, and
-# while a program runs.
+# Ways in which fad, not JAX, reads a buffer: then it may be filled before a trace ends, and while a program
+# runs. JAX's ``asarray`` copies, but it may do so after it has returned.
 READ_BY_FAD = [
-    w for w in READS if not w.startswith(("jnp.from", "jax.", "make_array", "a Tensor, moved"))
+    w for w in READS if not w.startswith(("jnp.", "jax.", "make_array", "a Tensor, moved"))
 ]
 
 
