@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
@@ -204,6 +205,8 @@ def norm(
 
 def renorm(x: Array, p: float, dim: int, maxnorm: ArrayLike) -> Array:
     """``x``, each part along ``dim`` scaled down to the ``p``-norm ``maxnorm`` where it is larger."""
+    if x.ndim < 2:
+        raise ArgumentError(f"renorm: the input needs at least 2 dimensions, got {text(x)}")
     (dim,) = dims_of(x, dim, "renorm")
     others = [d for d in range(x.ndim) if d != dim]
     size = norm(x, p, others, keepdim=True)
@@ -546,6 +549,8 @@ def logdet(x: Array) -> Array:
 
 def diag_embed(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Matrices with the last dimension of ``x`` as their diagonals."""
+    if (dim1 - dim2) % (x.ndim + 1) == 0:
+        raise ArgumentError(f"diag_embed: dim1 and dim2 must not be the same, got {dim1} and {dim2}")
     n = x.shape[-1] + abs(offset)
     rows = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(max(-offset, 0), max(offset, 0))])
     out = jnp.where(jnp.eye(n, k=offset, dtype=bool), rows[..., None], jnp.zeros((), x.dtype))
@@ -672,6 +677,10 @@ def nonzero(x: Array, *, as_tuple: bool) -> Any:
 
 def repeat_interleave(x: Array, repeats: int | Array, dim: int | None = None) -> Array:
     """Each element (or each part along ``dim``) ``repeats`` times, or as often as its number there."""
+    if dim is not None and x.ndim == 0:  # of which JAX makes one dimension
+        raise IndexError(f"repeat_interleave: dim {dim} is out of range for {text(x)}")
+    if not isinstance(repeats, jax.core.Tracer) and np.any(np.asarray(repeats) < 0):
+        raise ArgumentError(f"repeat_interleave: repeats must not be negative, got {repeats}")
     return jnp.repeat(x, repeats, dim)
 
 

@@ -82,6 +82,29 @@ def test_a_number_counts_as_having_one_dimension(torch: Any, program: str) -> No
         assert own.shape == theirs.shape and own.tolist() == theirs.tolist()
 
 
+# Calls that PyTorch refuses, where JAX's functions would make something of them.
+REFUSED = """
+t.tensor(3.0).repeat_interleave(2, dim=0)
+t.tensor(3.0).repeat_interleave(t.tensor([2]), dim=-1)
+t.tensor(3.0).repeat_interleave(2, dim=1)
+t.tensor([1.0, 2.0]).repeat_interleave(2, dim=1)
+t.tensor([1.0, 2.0]).repeat_interleave(-1)
+t.tensor([1.0, 2.0]).repeat_interleave(t.tensor([-1, 2]))
+t.tensor([1.0, 2.0]).repeat_interleave(t.tensor([1, 2, 1]))
+t.tensor(3.0).renorm(2, 0, 1.0)
+t.tensor([3.0]).renorm(2, 0, 1.0)
+t.tensor([1.0, 2.0]).diag_embed(dim1=1, dim2=-1)
+t.tensor([1.0, 2.0]).diag_embed(dim1=2)
+"""
+
+
+@pytest.mark.parametrize("program", REFUSED.strip().splitlines())
+def test_what_pytorch_refuses(torch: Any, program: str) -> None:
+    for t in (torch, fad):
+        with pytest.raises((IndexError, RuntimeError, ValueError, TypeError)):
+            eval(program, {"t": t})
+
+
 def test_transforms() -> None:
     def f(x: Any) -> Any:
         values, indices = x.topk(2, dim=-1)
