@@ -20,8 +20,7 @@ _LIBRARY = {
         int8 int16 int32 int64 long short uint8 uint16 uint32 uint64""",
     "fad.core.tensor": "Tensor",
     "fad.functions.function": "Function",
-    "fad.methods.functions": """arange as_tensor asarray cat empty empty_like eye from_numpy full full_like
-        linspace ones ones_like stack tensor view_as_complex view_as_real where zeros zeros_like""",
+    "fad.methods.views": "view_as_complex view_as_real",
     "fad.tape.grad_mode": "enable_grad inference_mode is_grad_enabled no_grad set_grad_enabled",
     "fad.transforms.vmap": "vmap",
     "fad.transforms.checkpoint": "checkpoint",
@@ -38,6 +37,8 @@ _LIBRARY = {
 _LATER = {
     "": "extend func implicit testing viz",
     "fad.bridge.custom_rules": "custom_rules",
+    "fad.methods.functions": """arange as_tensor asarray cat empty empty_like eye from_numpy full full_like
+        linspace ones ones_like stack tensor where zeros zeros_like""",
     "fad.torch.to_torch": "to_torch",
     "fad.torch.from_torch": "from_torch",
     "fad.sparse.derivatives": "sparse_hessian sparse_jacobian sparse_pattern sparsity",

@@ -48,7 +48,7 @@ GROUPS = {
         """,
     ),
     "Views": (
-        ("fad.methods.shapes", "fad.views.indexing"),
+        ("fad.methods.shapes", "fad.methods.views", "fad.views.indexing"),
         """
         >>> x = fad.tensor([[1.0, 2.0], [3.0, 4.0]])
         >>> first, second = x.unbind(0)
@@ -98,6 +98,7 @@ def groups() -> dict[str, list[str]]:
     titles = {module: title for title, (modules, _) in GROUPS.items() for module in modules}
     found: dict[str, list[str]] = {title: [] for title in [*GROUPS, MORE]}
     for name in dir(fad.Tensor):
+        getattr(fad.Tensor, name)  # a member in a tool is imported now
         member = inspect.getattr_static(fad.Tensor, name)
         if not name.startswith("_") and not inspect.ismemberdescriptor(member):
             made_by = getattr(member, "fget", None) or member

@@ -47,7 +47,6 @@ from fad.core import trees
 from fad.core.borrowed import is_foreign
 from fad.core.caches import Table
 from fad.core.dataflow import COMPUTED
-from fad.core.dtypes import device_of
 from fad.core.faces import tool
 from fad.core.level import bind, state
 from fad.core.primitive import Primitive
@@ -189,10 +188,10 @@ class Parameters:
 
     def renamed(self, kwargs: Kwargs) -> Kwargs:
         """Keywords under JAX's names, and devices that are strings as devices."""
-        return {
-            self.aliases.get(name, name): device_of(v) if name == "device" else v
-            for name, v in kwargs.items()
-        }
+        if isinstance(kwargs.get("device"), str):
+            device = tool("methods.placement").device_of(kwargs["device"])
+            kwargs = kwargs | {"device": device}
+        return {self.aliases.get(name, name): v for name, v in kwargs.items()}
 
 
 # What the functions of a namespace return: Tensors, or JAX arrays.

@@ -20,13 +20,12 @@ from fad.core.faces import tool
 from fad.core.level import bind
 from fad.core.types import PyTree
 from fad.views.chains import Write
-from fad.views.make_view import has_strides, view_binder
+from fad.views.make_view import view_binder
 
 # Those that return views of their first argument, and how a write to one goes back. Windows overlap, as
 # what is broadcast does.
 VIEWS: dict[str, Write] = {
     "chunk": Write.INDICES,
-    "flatten": Write.RESHAPE,
     "movedim": Write.PERMUTE,
     "split": Write.INDICES,
     "squeeze": Write.RESHAPE,
@@ -60,8 +59,7 @@ def __getattr__(name: str) -> Any:
             function: Any = getattr(module, attribute, None)
             if getattr(function, "__module__", None) == module.__name__:
                 function = _of_numbers_too(name, function) if name in OF_NUMBERS else function
-                test = has_strides if name == "flatten" else None
-                binder = view_binder(VIEWS[name], test) if name in VIEWS else bind
+                binder = view_binder(VIEWS[name]) if name in VIEWS else bind
                 method = Op(name, "fad.Tensor", function, binder=binder).function
                 setattr(sys.modules[__name__], name, method)
                 return method

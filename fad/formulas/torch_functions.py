@@ -7,7 +7,6 @@ the others, and those that index last.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -417,17 +416,6 @@ def swapdims(x: Array, dim0: int, dim1: int) -> Array:
     return jnp.swapaxes(x, dim0, dim1) if x.ndim else x
 
 
-def flatten(x: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
-    """The dimensions from ``start_dim`` to ``end_dim`` as one."""
-    (first,) = dims_of(x, start_dim, "flatten")
-    (last,) = dims_of(x, end_dim, "flatten")
-    if x.ndim == 0:
-        return x.reshape(1)
-    if first > last:
-        raise ArgumentError(f"flatten: start_dim {start_dim} is behind end_dim {end_dim}")
-    return x.reshape(*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :])
-
-
 def unflatten(x: Array, dim: int, sizes: Sequence[int]) -> Array:
     """The dimension ``dim`` as several, of the lengths ``sizes``; one of them may be -1."""
     (dim,) = dims_of(x, dim, "unflatten")
@@ -550,7 +538,9 @@ def logdet(x: Array) -> Array:
 def diag_embed(x: Array, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Array:
     """Matrices with the last dimension of ``x`` as their diagonals."""
     if (dim1 - dim2) % (x.ndim + 1) == 0:
-        raise ArgumentError(f"diag_embed: dim1 and dim2 must not be the same, got {dim1} and {dim2}")
+        raise ArgumentError(
+            f"diag_embed: dim1 and dim2 must not be the same, got {dim1} and {dim2}"
+        )
     n = x.shape[-1] + abs(offset)
     rows = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(max(-offset, 0), max(offset, 0))])
     out = jnp.where(jnp.eye(n, k=offset, dtype=bool), rows[..., None], jnp.zeros((), x.dtype))

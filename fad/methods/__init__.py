@@ -1,21 +1,58 @@
 """What a Tensor gains besides its value: operators, methods, in-place methods, and how Tensors are made.
 
-Each module has a table of members; `install` puts all of them into the class.
+Each module has a table of members; `install` puts all of them into the class. `shapes`, `placement`,
+`text` and `functions`, the functions at the top of fad, are a tool: they are written on public names.
 """
 
 from types import FunctionType
 
+from fad.core.faces import tool
 from fad.core.observation import observable
 from fad.core.tensor import Tensor
-from fad.methods import history, in_place, names, operators, placement, shapes, values
+from fad.methods import history, in_place, names, operators, values, views
+
+# The members in tools, by module.
+LATER = {
+    "shapes": """H T adjoint dim expand expand_as flatten flip mH mT narrow narrow_copy ndimension nelement
+        numel permute reshape reshape_as select split split_with_sizes sum_to_size t tile transpose unbind
+        unsqueeze view_as""",
+    "text": "__repr__ _repr_html_",
+    "placement": """__round__ astype bfloat16 bool byte cdouble cfloat char cpu cuda device devices double
+        element_size float half int is_complex is_floating_point is_nonzero is_same_size is_signed itemsize
+        long nbytes new_empty new_full new_ones new_tensor new_zeros resolve_conj resolve_neg sharding short
+        to type type_as weak_type""",
+}
+
+
+class _ToolMember:
+    """A member that a tool has, until it is used: then the tool is imported, and its member is put here."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module = module
+        self.name = name
+
+    def __get__(self, t: Tensor | None, cls: type[Tensor]) -> object:
+        _put(self.name, tool(f"methods.{self.module}").MEMBERS[self.name])
+        return getattr(cls if t is None else t, self.name)
+
+    def __set__(self, t: Tensor, value: object) -> None:
+        self.__get__(None, Tensor)
+        setattr(t, self.name, value)
+
+
+def _put(name: str, member: object) -> None:
+    if isinstance(member, FunctionType) and "<locals>" in member.__qualname__:
+        member.__name__, member.__qualname__ = name, f"Tensor.{name}"
+    setattr(Tensor, name, member)
 
 
 def install() -> None:
     """Put all members into the class."""
-    for module in (in_place, names, operators, values, shapes, placement, history):
+    for module in (in_place, names, operators, values, views, history):
         for name, member in module.MEMBERS.items():
-            if isinstance(member, FunctionType) and "<locals>" in member.__qualname__:
-                member.__name__, member.__qualname__ = name, f"Tensor.{name}"
-            setattr(Tensor, name, member)
+            _put(name, member)
+    for tool_module, members in LATER.items():
+        for name in members.split():
+            _put(name, _ToolMember(tool_module, name))
     observable(Tensor, "__getitem__", "indexing")
     observable(Tensor, "__setitem__", "indexing")

@@ -9,20 +9,20 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
+import fad
 import fad.numpy as fnp
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
-from fad.core.types import Array, Aval, Axes, DeviceLike, DTypeLike, Operand, PyTree, Value
+from fad import Tensor, extend
 from fad.errors import ArgumentError, describe
-from fad.tape.recorder import ROOT
-from fad.views.chains import Step, ViewOp, Write
-from fad.views.make_view import bind_view, joined, parts_of
+from fad.extend.types import Operand, PyTree, Value
+
+DeviceLike: TypeAlias = "jax.Device | jax.sharding.Sharding | str"
 
 
 def tensor(
@@ -57,8 +57,8 @@ def tensor(
         raise ArgumentError(f"tensor: {error}") from error
     if isinstance(data, jax.Array):  # another library may share its memory
         jax.block_until_ready(t.value)
-    elif t.level is not ROOT or t.requires_grad:  # there are Tensors in it
-        t = t.detach()
+    elif extend.has_tensor(data):
+        t = fad.stop_gradient(t)
     t = t if device is None else t.to(device)
     return t.requires_grad_() if requires_grad else t
 
@@ -339,7 +339,11 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 
 def _joined(
-    who: str, join: Callable[..., PyTree], tensors: Sequence[Operand], dim: Axes, axis: Axes
+    who: str,
+    join: Callable[..., PyTree],
+    tensors: Sequence[Operand],
+    dim: int | None,
+    axis: int | None,
 ) -> Tensor:
     if not isinstance(tensors, (tuple, list)):
         raise TypeError(
@@ -414,84 +418,3 @@ def where(condition: PyTree, input: PyTree = None, other: PyTree = None) -> PyTr
     [1.0, 2.0]
     """
     return fnp.where(condition, input, other)
-
-
-def view_as_real(input: Operand) -> Value:
-    """A complex Tensor as a real one, with a last dimension of 2: real and imaginary parts.
-
-    Arguments:
-        input: a complex Tensor or array.
-
-    Returns:
-        A view: a write to it changes the input. Derivatives go through it.
-
-    Raises:
-        ArgumentError: the input is not complex.
-
-    Source: ``torch.view_as_real``.
-
-    >>> import fad
-    >>> z = fad.tensor([1.0 + 2.0j])
-    >>> fad.view_as_real(z)[0, 1] = 5.0
-    >>> z.tolist()
-    [(1+5j)]
-    """
-    x = fnp.asarray(input) if not isinstance(input, (Tensor, jax.Array)) else input
-    if x.dtype.kind != "c":
-        raise ArgumentError(f"view_as_real: the input must be complex, got {describe(x)}")
-    return bind_view(x, Step(_AS_REAL))
-
-
-def view_as_complex(input: Operand) -> Value:
-    """A real Tensor with a last dimension of 2, real and imaginary parts, as a complex one.
-
-    Arguments:
-        input: a Tensor or array of dtype float32 or float64.
-
-    Returns:
-        A view: a write to it changes the input. Derivatives go through it.
-
-    Raises:
-        ArgumentError: the input has another dtype, or its last dimension has not the length 2.
-
-    Source: ``torch.view_as_complex``.
-
-    >>> import fad
-    >>> fad.view_as_complex(fad.tensor([[1.0, 2.0]])).tolist()
-    [(1+2j)]
-    """
-    x = fnp.asarray(input) if not isinstance(input, (Tensor, jax.Array)) else input
-    if x.dtype not in (np.float32, np.float64) or x.ndim == 0 or x.shape[-1] != 2:
-        raise ArgumentError(
-            "view_as_complex: the input must be of dtype float32 or float64, with a last dimension of length "
-            f"2, got {describe(x)}"
-        )
-    return bind_view(x, Step(_AS_COMPLEX))
-
-
-def _parts(z: Array) -> Array:
-    return jnp.stack([z.real, z.imag], -1)
-
-
-def _whole(parts: Array) -> Array:
-    return jax.lax.complex(parts[..., 0], parts[..., 1])
-
-
-def _view(
-    name: str,
-    view: Callable[[Array], Array],
-    put: Callable[[Array], Array],
-    places: Callable[[Array, Aval], Array | None],
-) -> ViewOp:
-    return ViewOp(
-        Primitive(name, view, deferrable=True),
-        Write.FUNCTION,
-        lambda _, v: put(v),
-        selects=False,
-        whole=False,
-        places=places,
-    )
-
-
-_AS_REAL = _view("view_as_real", _parts, _whole, lambda at, _: parts_of(at, 2))
-_AS_COMPLEX = _view("view_as_complex", _whole, _parts, lambda at, _: joined(at, 2))

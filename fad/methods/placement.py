@@ -9,20 +9,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
+import fad
 import fad.numpy as fnp
-from fad.core.dtypes import device_of
-from fad.core.jaxapi import is_tracing
-from fad.core.level import bind
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, bottom
-from fad.core.types import Array, DeviceLike, DTypeLike, PyTree
+from fad import Tensor
 from fad.errors import ArgumentError, attribute, describe
+from fad.extend import Primitive, bind, bottom
+from fad.extend.types import Array, PyTree
 from fad.methods import functions
-from fad.methods.names import pairs
-from fad.methods.values import unwrap
-from fad.views.copying import clone
-from fad.views.make_view import is_contiguous
+from fad.methods.functions import DeviceLike
 
 # Where and in which form a Tensor is stored: device, sharding, dtype, bytes; and moving it.
 
@@ -62,9 +58,14 @@ def _device(self: Tensor) -> Any:
     return device if isinstance(device, jax.Device) or value.ndim == self.ndim else None
 
 
+def _array_of(t: Tensor) -> jax.Array:
+    """The array itself, which has no derivative to lose here."""
+    return fad.stop_gradient(t).array
+
+
 def _devices(self: Tensor) -> set[jax.Device]:
     """The devices that parts of the value are on."""
-    devices: set[jax.Device] = unwrap(self).devices()
+    devices: set[jax.Device] = _array_of(self).devices()
     return devices
 
 
@@ -97,7 +98,7 @@ def _to(
             out = _to_one(_to_one(out, target.dtype), target.device)
         else:
             out = _to_one(out, target)
-    return clone(out) if copy and out is self else out
+    return out.clone() if copy and out is self else out
 
 
 def _to_one(self: Tensor, target: Any) -> Tensor:
@@ -133,8 +134,10 @@ def _moving(target: jax.Device | jax.sharding.Sharding) -> Primitive:
     """``jax.device_put``, or its equivalent in compiled code."""
 
     def put(x: Array) -> Array:
-        if isinstance(target, jax.sharding.NamedSharding) and is_tracing():
-            # In compiled code JAX's device_put leaves the layout to XLA; this fixes it.
+        if isinstance(target, jax.sharding.NamedSharding) and isinstance(
+            jnp.empty(()), jax.core.Tracer
+        ):
+            # In compiled code, where all is traced, JAX's device_put leaves the layout to XLA; this fixes it.
             return jax.lax.with_sharding_constraint(x, target)
         return jax.device_put(x, target)
 
@@ -148,16 +151,68 @@ def _conversion(target: DTypeLike) -> Primitive:
 
 def _sharding(self: Tensor) -> Any:
     """How the value is laid out."""
-    return unwrap(self).sharding
+    return _array_of(self).sharding
+
+
+# Devices by name: ``"cpu"``, ``"gpu:1"``, ``"cuda"``.
+
+_PLATFORMS = {"cuda": "gpu", "mps": "METAL", "xla": "tpu"}
+
+
+def device_of(device: Any) -> Any:
+    """The device that a string names; anything but a string is returned as it is.
+
+    Arguments:
+        device: the platform, as JAX calls it (``"cuda"`` is ``"gpu"``), and behind a colon the number of
+            the device; the first one if there is none.
+
+    Raises:
+        ArgumentError: there is no such device.
+
+    >>> device_of("cpu").platform
+    'cpu'
+    >>> device_of("cpu:99")
+    Traceback (most recent call last):
+    fad.errors.ArgumentError: device 'cpu:99': there are ...
+    """
+    if not isinstance(device, str):
+        return device
+    name, colon, number = device.partition(":")
+    try:
+        if not name:  # which would be JAX's default
+            raise RuntimeError
+        devices = jax.local_devices(backend=_PLATFORMS.get(name, name))
+    except RuntimeError:
+        platforms = sorted({d.platform for d in jax.local_devices()} | {"cpu"})
+        raise ArgumentError(
+            f"device {device!r}: there is no {name!r} here, but {', '.join(map(repr, platforms))}. Leave the "
+            "device out, which takes JAX's first, or install a JAX that has it (pip install 'jax[cuda12]')"
+        ) from None
+    try:
+        return devices[int(number) if colon else 0]
+    except (ValueError, IndexError):
+        raise ArgumentError(
+            f"device {device!r}: there are {[f'{name}:{k}' for k in range(len(devices))]}"
+        ) from None
 
 
 # Methods that name a dtype or a device: ``x.float()``, ``x.cpu()``; and new Tensors of the kind of one.
 
 # Method -> dtype. Without 64 bits (``jax_enable_x64``), JAX has those of 32 bits in place of wider ones.
-DTYPES = pairs(
-    """bfloat16 bool byte=uint8 cdouble=complex128 cfloat=complex64 char=int8 double=float64 float=float32
-    half=float16 int=int32 long=int64 short=int16"""
-)
+DTYPES = {
+    "bfloat16": "bfloat16",
+    "bool": "bool",
+    "byte": "uint8",
+    "cdouble": "complex128",
+    "cfloat": "complex64",
+    "char": "int8",
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+}
 
 
 def _to_dtype(dtype: str) -> Callable[[Tensor], Tensor]:
@@ -202,17 +257,7 @@ def _itself(self: Tensor) -> Tensor:
     return self
 
 
-def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
-    """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
-    return self if is_contiguous(self) else clone(self)
-
-
-def _is_contiguous(self: Tensor, memory_format: object = None) -> bool:
-    """Whether it is not a view, or its elements are next to each other in row-major order."""
-    return is_contiguous(self)
-
-
-def _is(kind: Any) -> Callable[[Tensor], bool]:
+def _is(kind: type[np.generic]) -> Callable[[Tensor], bool]:
     def holds(self: Tensor) -> bool:
         return bool(jnp.issubdtype(self.dtype, kind))
 
@@ -272,14 +317,12 @@ MEMBERS: dict[str, object] = {
     **{name: _to_dtype(dtype) for name, dtype in DTYPES.items()},
     "__round__": _round,
     "astype": _astype,
-    "contiguous": _contiguous,
     "cpu": _cpu,
     "cuda": _cuda,
     "device": attribute(_device),
     "devices": _devices,
     "element_size": _element_size,
     "is_complex": _is(np.complexfloating),
-    "is_contiguous": _is_contiguous,
     "is_floating_point": _is(np.floating),
     "is_nonzero": _is_nonzero,
     "is_same_size": _is_same_size,

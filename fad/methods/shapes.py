@@ -2,85 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
-from fad.arrays import torch_operations
-from fad.core.level import bind
-from fad.core.primitive import Primitive
-from fad.core.tensor import STATE, Tensor
-from fad.core.types import Array, Aval, DType, Operand, Outputs, PyTree
-from fad.errors import ArgumentError, GradientError, attribute, describe
-from fad.methods.names import method_of
-from fad.views.aliases import link_of
-from fad.views.chains import Step, ViewOp, Write
-from fad.views.copying import clone
-from fad.views.make_view import bind_view, joined, parts_of, view_binder
-
-# The views of a Tensor: other shapes, parts and dtypes of it; and the relation of a view to its base.
-
-# The relation to a base
-
-
-def _is_view(self: Tensor) -> bool:
-    """Whether it shows a part of another Tensor, `base`."""
-    return _base(self) is not None
-
-
-def _base(self: Tensor) -> Tensor | None:
-    """The Tensor that this is a view of, None if it is none."""
-    link = link_of(self)
-    return None if link is None else link.base
-
-
-def _view_fn(self: Tensor) -> Callable[[Operand], Tensor]:
-    """The function that makes this view of its base; of anything with the base's shape.
-
-    Raises:
-        GradientError: it is not a view; an AttributeError too.
-    """
-    if not _is_view(self):
-        raise GradientError(f"view_fn: {describe(self)} is not a view")
-    chain = self.meta.link.chain  # type: ignore[union-attr]
-
-    def view_fn(base: Operand) -> Outputs:
-        for step in chain:
-            base = bind_view(base, step)
-        return base
-
-    return view_fn
-
-
-def _replay_on(self: Tensor, new_base: PyTree) -> Tensor:
-    """The view of ``new_base`` that this is of its own base.
-
-    Raises:
-        GradientError: it is not a view.
-        ArgumentError: ``new_base`` has another shape than the base.
-    """
-    view_fn = _view_fn(self)
-    base = _base(self)
-    assert base is not None
-    if tuple(new_base.shape) != base.shape:
-        raise ArgumentError(
-            f"replay_on: the new base must have the shape of the base, {base.shape}, got "
-            f"{describe(new_base)}"
-        )
-    return view_fn(new_base)
-
-
-def _dir(self: Tensor) -> list[str]:
-    """The names of its attributes; without those of matrices, and of views, where it is none."""
-    lacks = {*STATE} if _is_view(self) else {*STATE, "view_fn"}
-    if self.ndim != 2:
-        lacks |= {"H", "mH", "mT"} if self.ndim < 2 else {"H"}
-    return [name for name in object.__dir__(self) if name not in lacks]
-
+from fad import Tensor
+from fad.errors import ArgumentError, attribute, describe
+from fad.extend import array_function
+from fad.extend.types import Operand, PyTree
 
 # Making views
 
@@ -134,7 +67,7 @@ def _transpose(
             swapped.
     """
     if dim0 is not None and dim1 is not None and not axes:
-        return torch_operations.swapdims(self, dim0, dim1)
+        return self.swapdims(dim0, dim1)
     if not axes or axes == (None,):
         return fnp.transpose(self)
     axes = sizes_of(axes)
@@ -168,52 +101,20 @@ def _flatten(self: Tensor, *args: PyTree, **kwargs: PyTree) -> Tensor:
     With a dimension to begin at, and maybe one to end at, it is PyTorch's: ``x.flatten(1)`` has these, and
     those between them, as one: a view where `reshape` is one, the Tensor itself if this is one dimension.
     """
-    if not args and not kwargs:
-        return clone(fnp.ravel(self))
-    if "order" in kwargs or (args and isinstance(args[0], str)):
-        return clone(fnp.ravel(self, *args, **kwargs))
-    out = torch_operations.flatten(self, *args, **kwargs)
-    return self if out.shape == self.shape else out
+    if not (args or kwargs) or "order" in kwargs or (args and isinstance(args[0], str)):
+        return fnp.ravel(self, *args, **kwargs).clone()
+    return _merged(self, *args, **kwargs)
 
 
-_reshaped_view = method_of((fnp, "reshape"), view_binder(Write.RESHAPE))
-
-
-def _view(self: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
-    """The same elements in another shape, ``x.view(2, -1)``, or their bytes read as another dtype.
-
-    Both are views, wherever the elements are; one of another dtype has no derivative.
-    """
-    if shape and dtype is None:
-        if len(shape) > 1 or isinstance(shape[0], (int, np.integer, tuple, list)):
-            return _reshaped_view(self, sizes_of(shape))
-        (dtype,) = shape
-    return bind_view(self, Step(_of_dtype(jnp.dtype(dtype))))
-
-
-@functools.lru_cache(maxsize=256)
-def _of_dtype(dtype: DType) -> ViewOp:
-    """The operation that reads the bytes of a Tensor as ``dtype``."""
-
-    def places(addresses: Array, parent: Aval) -> Array | None:
-        before, after = parent.dtype.itemsize, dtype.itemsize
-        if before == after:
-            return addresses
-        *shape, n = addresses.shape
-        if before > after:
-            count = before // after
-            return parts_of(addresses, count).reshape(*shape, n * count)
-        count = after // before
-        return joined(addresses.reshape(*shape, n // count, count), count)
-
-    return ViewOp(
-        Primitive("view", lambda x: x.view(dtype), deferrable=True),
-        Write.FUNCTION,
-        lambda x, part: part.view(x.dtype),
-        selects=False,
-        whole=False,
-        places=places,
-    )
+def _merged(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    x = self if self.ndim else fnp.reshape(self, 1)
+    first, last = _dim_of(x, start_dim, "flatten"), _dim_of(x, end_dim, "flatten")
+    if first > last:
+        raise ArgumentError(f"flatten: start_dim {start_dim} is behind end_dim {end_dim}")
+    if first == last:
+        return x
+    length = math.prod(x.shape[first : last + 1])
+    return fnp.reshape(x, (*x.shape[:first], length, *x.shape[last + 1 :]))
 
 
 # Views and shapes under PyTorch's names, made of `fad.numpy`'s and of indices.
@@ -294,7 +195,7 @@ def _narrow(self: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 def _narrow_copy(self: Tensor, dim: int, start: Operand, length: int) -> Tensor:
     """`narrow`, as a copy."""
-    return clone(_narrow(self, dim, start, length))
+    return _narrow(self, dim, start, length).clone()
 
 
 def _select(self: Tensor, dim: int, index: PyTree) -> Tensor:
@@ -312,14 +213,9 @@ def _reshape_as(self: Tensor, other: Tensor) -> Tensor:
     return fnp.reshape(self, other.shape)
 
 
-def _unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """A view with one dimension as several, of the lengths ``sizes``."""
-    return torch_operations.unflatten(self, dim, tuple(sizes))
-
-
 def _split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int = 0) -> PyTree:
     """A list of views of the lengths ``split_sizes`` along ``dim``."""
-    return torch_operations.split(self, tuple(split_sizes), dim)
+    return fnp.split(self, split_size=tuple(split_sizes), dim=dim)
 
 
 # Copies
@@ -330,7 +226,7 @@ def _flip(self: Tensor, *axes: int | Sequence[int], **kwargs: PyTree) -> Tensor:
     return _flipped(self, *((sizes_of(axes),) if axes else ()), **kwargs)
 
 
-_flipped = method_of((fnp, "flip"), bind)  # in NumPy it is a view
+_flipped = array_function(jnp.flip, module="fad.Tensor")  # in NumPy it is a view
 
 
 def _tile(self: Tensor, *reps: int | Sequence[int], **kwargs: PyTree) -> Tensor:
@@ -357,16 +253,12 @@ def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
 MEMBERS: dict[str, object] = {
     "H": attribute(_hermitian),
     "T": attribute(_reversed),
-    "__dir__": _dir,
-    "_base": property(_base, doc=_base.__doc__),  # PyTorch's name
     "adjoint": _conjugated,
-    "base": property(_base, doc=_base.__doc__),
     "dim": _dim,
     "expand": _expand,
     "expand_as": _expand_as,
     "flatten": _flatten,
     "flip": _flip,
-    "is_view": property(_is_view, doc=_is_view.__doc__),
     "mH": attribute(_conjugated),
     "mT": attribute(_swapped),
     "narrow": _narrow,
@@ -375,7 +267,6 @@ MEMBERS: dict[str, object] = {
     "nelement": _numel,
     "numel": _numel,
     "permute": _permute,
-    "replay_on": _replay_on,
     "reshape": _reshape,
     "reshape_as": _reshape_as,
     "select": _select,
@@ -386,9 +277,6 @@ MEMBERS: dict[str, object] = {
     "tile": _tile,
     "transpose": _transpose,
     "unbind": _unbind,
-    "unflatten": _unflatten,
     "unsqueeze": _unsqueeze,
-    "view": _view,
     "view_as": _reshape_as,
-    "view_fn": attribute(_view_fn),
 }

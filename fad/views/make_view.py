@@ -180,27 +180,6 @@ def _decide(
         return test(np.asarray(addresses))
 
 
-# Steps to parts of elements, and back: `ViewOp.places`
-
-
-def parts_of(addresses: Array, count: int) -> Array:
-    """Where the ``count`` equal parts of each element are, in a new last dimension."""
-    return addresses[..., None] * count + jnp.arange(count)
-
-
-def joined(addresses: Array, count: int) -> Array | None:
-    """Where the elements are that are made of the ``count`` ones in each row, the last dimension.
-
-    None if those are not next to each other, as one element's parts are, and in code that is traced, where
-    that is not known.
-    """
-    if isinstance(addresses, jax.core.Tracer):
-        return None
-    first = addresses[..., :1]
-    whole = jnp.array_equal(addresses, first + jnp.arange(count)) and not (first % count).any()
-    return first[..., 0] // count if whole else None
-
-
 def _numbered(shape: tuple[int, ...]) -> NumpyArray | Array:
     return jnp.arange(int(np.prod(shape))).reshape(shape)
 

@@ -11,13 +11,28 @@ import pytest
 from helpers import assert_close, leaf
 
 import fad
-from fad.methods import history, in_place, names, operators, placement, shapes, values
+from fad.methods import (
+    LATER,
+    history,
+    in_place,
+    names,
+    operators,
+    placement,
+    shapes,
+    text,
+    values,
+    views,
+)
 
-TABLES = [m.MEMBERS for m in (operators, values, shapes, placement, history, names, in_place)]
+TABLES = [m.MEMBERS for m in (operators, values, views, history, names, in_place)]
+TOOLS = {"placement": placement, "shapes": shapes, "text": text}
 
 
 def test_every_member_is_installed_and_stands_in_one_table() -> None:
     names = [name for table in TABLES for name in table]
+    for module, members in LATER.items():
+        assert {*TOOLS[module].MEMBERS} == {*members.split()}
+        names += members.split()
     assert len(names) == len(set(names))
     assert all([hasattr(fad.Tensor, name) for name in names])
 

@@ -41,7 +41,7 @@ ROOMS = {
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
-    "methods": "names in_place functions *",
+    "methods": "names in_place history operators values views",
     "bridge": "protocols jax_functions",
     "extend": "types linear_calls observing interpretation declared primitives staging operations",
     "autograd": "builtin_nodes functional compiled",
@@ -58,6 +58,7 @@ TOOLS = {
     "bridge": "custom_rules",
     "autograd": "nested",
     "func": "module_state",
+    "methods": "functions placement shapes text",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans

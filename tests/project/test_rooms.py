@@ -19,7 +19,7 @@ ELSEWHERE = {
     "replay/policy": "replay/test_program.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",
     "viz/findings": "viz/test_causes.py",
-    "viz/pictures": "methods/test_values_notebook.py",
+    "viz/pictures": "methods/test_text.py",
 }
 # Files about what a room does as a whole.
 OF_A_ROOM = """

@@ -22,6 +22,7 @@ TOOLS = {
     "autograd": ["autograd/nested"],
     "bridge": ["bridge/custom_rules"],
     "func": ["func/module_state"],
+    "methods": ["methods/functions", "methods/placement", "methods/shapes", "methods/text"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
     "laplacians": ["laplacians/"],

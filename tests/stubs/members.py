@@ -63,6 +63,8 @@ def members_stub() -> str:
 def _members() -> dict[str, Any]:
     """What was put into the class, but what is in its own code."""
     own = Tensor.__module__
+    for name in dir(Tensor):
+        getattr(Tensor, name)  # those in tools are imported now
     return {
         name: member
         for name, member in vars(Tensor).items()

@@ -7,8 +7,8 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad.core.dtypes import device_of
 from fad.errors import ArgumentError
+from fad.methods.placement import device_of
 
 
 def test_a_name_is_a_device() -> None:
