@@ -60,7 +60,6 @@ from fad.tape.recorder import ROOT
 from fad.views.aliases import snapshot
 from fad.views.inplace import write
 from fad.views.make_view import shares
-from fad.views.masked_parts import without_parts
 
 # What is added to an error of JAX in a function of a namespace: the call, and what to write instead.
 
@@ -427,10 +426,10 @@ class Op:
         run, so that a call that fails leaves nothing behind.
         """
         binder = binder or self.binder
-        elements = without_parts(args, kwargs)
-        if elements is not None:
-            return self.call(*elements)
         values = (*args, *kwargs.values())
+        for v in values:
+            if hasattr(type(v), "in_call"):  # masked parts, which say how they are computed with
+                return v.in_call(self.call, args, kwargs)
         if any(map(is_list, values)):
             listed = self.with_arrays(args, kwargs)
             if listed is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeGuard, TypeVar
 
@@ -518,15 +517,6 @@ ELEMENTWISE = frozenset(
     lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma polynomial pow pvary real
     reduce_precision rem round rsqrt sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta""".split()
 )
-
-
-@functools.lru_cache(maxsize=1024)
-def is_elementwise(flat: ArrayFunction, avals: tuple[jax.ShapeDtypeStruct, ...]) -> bool:
-    """Whether ``flat`` works element by element, as far as its program shows."""
-    closed, _ = trace(flat, avals)
-    shape = np.broadcast_shapes(*[a.shape for a in avals])
-    shapes = all([a.shape == shape for a in closed.out_avals])
-    return shapes and not any(map(np.ndim, closed.consts)) and _all(closed.jaxpr)
 
 
 def _all(jaxpr: JaxBody) -> bool:

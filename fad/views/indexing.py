@@ -25,7 +25,6 @@ from fad.tape.recorder import ROOT, as_tensor
 from fad.views.aliases import has_only_values, only_value
 from fad.views.chains import Step, ViewOp, Write
 from fad.views.make_view import attach, bind_view
-from fad.views.masked_parts import MASKED_UPDATES, masked_part
 
 # The forms of indices: what is static in an index, and the numbers and arrays that are not.
 
@@ -403,7 +402,7 @@ def get_item(x: Tensor, index: PyTree) -> Outputs:
     try:
         step = step_of(x, index)
     except HostValueError as error:
-        return masked_part(x, index, error)[1]
+        return tool("views.masked_parts").masked_part(x, index, error)[1]
     if isinstance(step, Step):
         return bind_view(x, step)
     form, values = step
@@ -630,10 +629,11 @@ class _Selected:
     def _update_masked(self, method: str, v: Any, options: Params, error: HostValueError) -> Tensor:
         """An update with a mask that has no concrete values."""
         x = bind(_COPY, (self.x,))
-        _, part = masked_part(x, self.index, error)
-        if options or method not in MASKED_UPDATES:
+        masked_parts = tool("views.masked_parts")
+        _, part = masked_parts.masked_part(x, self.index, error)
+        if options or method not in masked_parts.MASKED_UPDATES:
             raise error
-        change = MASKED_UPDATES[method]
+        change = masked_parts.MASKED_UPDATES[method]
         x[self.index] = getattr(part, change)(v) if change else v
         return x  # type: ignore[no-any-return]
 

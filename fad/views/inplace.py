@@ -14,6 +14,7 @@ import numpy as np
 from fad.core.avals import VALUES, struct_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.level import Level, batch_dim, bind, flush, layers, modes, outlived, outside, state
 from fad.core.primitive import Primitive, VjpPlan, as_derivative, derived_plan
@@ -55,7 +56,6 @@ from fad.views.chains import (
     split_numbers,
 )
 from fad.views.indexing import getter, step_of, updater
-from fad.views.masked_parts import MaskedPart, is_mask, masked_part
 from fad.views.pytree import original
 
 # The Primitives of writes: a base with a new value in its view, and how that is differentiated.
@@ -475,8 +475,7 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     """
     if isinstance(value, (np.ndarray, np.generic)):
         value = as_array(value)
-    may_be_mask = type(index) not in _NO_MASKS and type(value) is not MaskedPart
-    if may_be_mask and is_mask(index) and np.ndim(value) == 0:
+    if type(index) not in _NO_MASKS and _is_mask(index) and np.ndim(value) == 0:
         mask = as_tensor(index)
         if mask.shape != x.shape[: mask.ndim]:
             raise IndexError(
@@ -488,7 +487,7 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
     try:
         step = step_of(x, index)
     except HostValueError as error:
-        view, part = masked_part(x, index, error)
+        view, part = tool("views.masked_parts").masked_part(x, index, error)
         write(MASKED_PUT, [view, part.selected, part.elements(value)])
         return
     if not isinstance(step, Step):
@@ -501,6 +500,11 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
 
 
 _NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices: `isinstance` takes longer
+
+
+def _is_mask(index: object) -> bool:
+    """Whether an index is one bool array, which also serves without concrete values."""
+    return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
 
 
 def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:

@@ -27,14 +27,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core.avals import aval_of, struct_of
-from fad.core.jaxprs import is_elementwise
-from fad.core.level import bind
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
-from fad.core.types import Array, Binder, DType, NumpyArray, Operand, Outputs, PyTree, Value
+import fad
+from fad import Tensor
 from fad.errors import ArgumentError, HostValueError, describe
-from fad.tape.recorder import as_tensor
+from fad.extend import Primitive, aval_of, bind, is_elementwise, trace
+from fad.extend.types import Array, Aval, DType, Operand, Outputs, PyTree, Value
+
+Args = tuple[PyTree, ...]
+Kwargs = dict[str, PyTree]
 
 
 def _filled(mask: Array, x: Array) -> Array:
@@ -56,7 +56,7 @@ class MaskedPart:
         error: the error to raise where their number has to be known.
     """
 
-    mask: Value | NumpyArray
+    mask: Value | np.ndarray
     selected: Value
     values: Tensor
     trailing: int
@@ -76,6 +76,11 @@ class MaskedPart:
     def dtype(self) -> DType:
         """That of the elements."""
         return self.values.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions, of which one is the elements that the mask selects."""
+        return self.values.ndim - np.ndim(self.mask) + 1
 
     def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
         raise self.error
@@ -110,6 +115,29 @@ class MaskedPart:
         """The part of the same mask with other values."""
         return MaskedPart(self.mask, self.selected, values, self.trailing, self.error)
 
+    def in_call(self, call: Callable[..., Outputs], args: Args, kwargs: Kwargs) -> Outputs:
+        """``call(args, kwargs, binder)`` of a function that has this part among its arguments.
+
+        They are Tensors there, and the binder makes a part of each output, and raises if the function is not
+        elementwise.
+        """
+        parts = [v for v in (*args, *kwargs.values()) if type(v) is MaskedPart]
+        tensors = {id(v): self.operand(v) for v in parts}
+        filled = set(map(id, tensors.values()))
+
+        def binder(primitive: Primitive, leaves: Sequence[Operand]) -> Outputs:
+            operands = [x if id(x) in filled else self.operand(x) for x in leaves]
+            if not _is_elementwise(primitive, tuple(map(aval_of, operands))):
+                raise self.error
+            out = bind(primitive, operands)
+            return tuple(map(self.like, out)) if type(out) is tuple else self.like(out)
+
+        return call(
+            tuple([tensors.get(id(v), v) for v in args]),
+            {name: tensors.get(id(v), v) for name, v in kwargs.items()},
+            binder,
+        )
+
     __array__ = __bool__ = __float__ = __int__ = __iter__ = __jax_array__ = __len__ = _refuse
     __getitem__ = __setitem__ = _refuse
 
@@ -143,31 +171,14 @@ for _name in [
     setattr(MaskedPart, _name, _operator(_name))
 
 
-def without_parts(
-    args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
-) -> tuple[tuple[PyTree, ...], dict[str, PyTree], Binder] | None:
-    """The arguments of a call with Tensors for the parts among them, and what then stands in for `bind`.
-
-    That makes a part of each output, and raises if the function is not elementwise. None: there are no parts.
-    """
-    parts = [v for v in (*args, *kwargs.values()) if type(v) is MaskedPart]
-    if not parts:
-        return None
-    first, tensors = parts[0], {id(v): parts[0].operand(v) for v in parts}
-    filled = set(map(id, tensors.values()))
-
-    def binder(primitive: Primitive, leaves: Sequence[Operand]) -> Outputs:
-        operands = [x if id(x) in filled else first.operand(x) for x in leaves]
-        if not is_elementwise(primitive.flat, tuple([struct_of(aval_of(x)) for x in operands])):
-            raise first.error
-        out = bind(primitive, operands)
-        return tuple(map(first.like, out)) if type(out) is tuple else first.like(out)
-
-    return (
-        tuple([tensors.get(id(v), v) for v in args]),
-        {name: tensors.get(id(v), v) for name, v in kwargs.items()},
-        binder,
-    )
+@functools.lru_cache(maxsize=1024)
+def _is_elementwise(primitive: Primitive, avals: tuple[Aval, ...]) -> bool:
+    """Whether an operation works element by element, as far as its program shows."""
+    program, _ = trace(primitive.flat, avals)
+    shape = np.broadcast_shapes(*[a.shape for a in avals])
+    shapes = all([a.shape == shape for a in program.out_avals])
+    constants = any(map(np.ndim, program.consts))
+    return shapes and not constants and all(map(is_elementwise, program.jaxpr.eqns))
 
 
 # Method of `x.at[mask]` -> operator of the part; None where its values do not matter.
@@ -200,10 +211,10 @@ def masked_part(x: Tensor, index: PyTree, error: HostValueError) -> tuple[Tensor
     """
     entries = list(index) if isinstance(index, tuple) else [index]
     others = [k for k, e in enumerate(entries) if not _is_basic(e)]
-    if len(others) != 1 or not is_mask(entries[others[0]]):
+    if len(others) != 1 or not _is_mask(entries[others[0]]):
         raise error
     index_mask = entries[others[0]]
-    mask, view = as_tensor(index_mask), x
+    mask, view = fad.asarray(index_mask), x
     behind = [e for e in entries[others[0] + 1 :] if e is not Ellipsis]
     trailing = sum([not isinstance(e, (int, np.integer)) for e in behind])
     if Ellipsis not in entries[: others[0]]:  # what the index does not name is behind the mask
@@ -228,6 +239,5 @@ def _is_basic(e: object) -> bool:
     return e is None or e is Ellipsis or type(e) in (int, slice) or isinstance(e, np.integer)
 
 
-def is_mask(e: object) -> bool:
-    """Whether an index is one bool array, which also serves without concrete values."""
+def _is_mask(e: object) -> bool:
     return isinstance(e, (Tensor, jax.Array, np.ndarray)) and e.dtype == bool

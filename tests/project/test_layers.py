@@ -28,7 +28,7 @@ ROOMS = {
         replay_protocol""",
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks engine
         vmap staged""",
-    "views": "pytree chains aliases make_view masked_parts indexing inplace copying",
+    "views": "pytree chains aliases make_view indexing inplace copying",
     "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow
         namespaces""",
     "numpy": "",
@@ -64,6 +64,7 @@ TOOLS = {
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems equations decorators solvers",
+    "views": "masked_parts",
     "torch": "memory checks flat_operations from_torch to_torch",
     "profiling": "events collector reports profiler",
     "testing": "*",

@@ -30,6 +30,7 @@ TOOLS = {
     "sparse": ["sparse/"],
     "testing": ["testing/"],
     "torch": ["torch/"],
+    "views": ["views/masked_parts"],
     "viz": ["viz/"],
 }  # fmt: skip
 # Public modules of the library, and those of tools.
