@@ -8,6 +8,12 @@ from __future__ import annotations
 import linecache
 import re
 import traceback
+from typing import TYPE_CHECKING
+
+from fad.errors import describe
+
+if TYPE_CHECKING:
+    from fad import Tensor
 
 _NATIVE = "for a function of Tensors write fad.grad(f) (fad.vmap, fad.jit, ...), or jax.grad(fad.to_jax(f))"
 
@@ -150,6 +156,33 @@ def instead_of_a_number(what: str) -> str:
     'write fad.numpy.where(condition, a, b) or'
     """
     return _READERS.get(what, f"{_NUMBER}; {_BRANCH}")
+
+
+# What to write for one element of several, by what reads it; and for one that is of another kind.
+_ONE = {
+    "item()": "write x[i].item() for one of them",
+    "float()": "write fad.numpy.sin(x) for math.sin(x), float(x[i]) for one of them",
+    "int()": "write x.astype(int), or int(x[i]) for one of them",
+    "complex()": "write complex(x[i]) for one of them",
+    "index()": "an index or a length is one number: write x[i] for one of them",
+}
+_OF_KIND = {
+    "float()": "write x.real or abs(x)",
+    "int()": "write x.real or abs(x)",
+    "index()": "write int(x) for the number",
+}
+
+
+def why_no_number(x: Tensor, what: str, error: Exception) -> str:
+    """Why ``what`` cannot read a number of ``x``, for which ``error`` was raised, and what to write."""
+    who = f"{what} of {describe(x)}"
+    if what not in _ONE or x.size == 1:
+        of_kind = _OF_KIND.get(what) if what == "index()" or x.dtype.kind == "c" else None
+        return f"{who}: {error}{f': {of_kind}' if of_kind else ''}"
+    count = f"a Tensor with {x.size} elements cannot be converted to Scalar"
+    if not x.size:
+        return f"{who}: {count}, there is no number in it"
+    return f"{who}: {count}: {_ONE[what]}, x.tolist() or x.numpy() for all"
 
 
 def advices(error: BaseException, inside: bool) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.level import flush, layers, outlived, state
 from fad.core.tensor import Tensor, given_away
@@ -145,34 +146,7 @@ def _item(self: Tensor, *args: PyTree) -> Any:
     try:
         return value.item(*args)
     except ValueError as error:
-        raise ArgumentError(_refusal(self, "item()", error)) from None
-
-
-# What to write for one element of several, by what reads it; and for one that is of another kind.
-_ONE = {
-    "item()": "write x[i].item() for one of them",
-    "float()": "write fad.numpy.sin(x) for math.sin(x), float(x[i]) for one of them",
-    "int()": "write x.astype(int), or int(x[i]) for one of them",
-    "complex()": "write complex(x[i]) for one of them",
-    "index()": "an index or a length is one number: write x[i] for one of them",
-}
-_OF_KIND = {
-    "float()": "write x.real or abs(x)",
-    "int()": "write x.real or abs(x)",
-    "index()": "write int(x) for the number",
-}
-
-
-def _refusal(x: Tensor, what: str, error: Exception) -> str:
-    """Why ``what`` cannot read a number of ``x``, for which ``error`` was raised, and what to write."""
-    who = f"{what} of {describe(x)}"
-    if what not in _ONE or x.size == 1:
-        of_kind = _OF_KIND.get(what) if what == "index()" or x.dtype.kind == "c" else None
-        return f"{who}: {error}{f': {of_kind}' if of_kind else ''}"
-    count = f"a Tensor with {x.size} elements cannot be converted to Scalar"
-    if not x.size:
-        return f"{who}: {count}, there is no number in it"
-    return f"{who}: {count}: {_ONE[what]}, x.tolist() or x.numpy() for all"
+        raise ArgumentError(tool("hints.mistakes").why_no_number(self, "item()", error)) from None
 
 
 def _tolist(self: Tensor) -> Any:
@@ -196,7 +170,7 @@ def _scalar(convert: Callable[[Any], object], what: str) -> Callable[[Tensor], A
         try:
             result = convert(value)
         except (TypeError, ValueError) as error:
-            raise ArgumentError(_refusal(self, what, error)) from None
+            raise ArgumentError(tool("hints.mistakes").why_no_number(self, what, error)) from None
         # What is on the tape keeps its graph: to log ``float(loss)`` loses nothing.
         if (
             self._level is not ROOT
