@@ -18,7 +18,6 @@ from fad.compile.fast_path import MISS, QuickStep
 from fad.compile.hooks import executed, with_host_calls
 from fad.compile.outer_values import (
     Lanes,
-    captured,
     is_bare,
     is_traced,
     may_take,
@@ -40,7 +39,7 @@ from fad.compile.signatures import (
     placed,
     placing,
 )
-from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock
+from fad.compile.state import OuterTensor, StepState, is_key, lock
 from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
@@ -131,7 +130,7 @@ class _Traced:
     """
 
     level: StagedLevel
-    step: StepTrace
+    step: StepState
     structure: trees.PyTreeDef
     changed: list[int]
     records: bool
@@ -164,7 +163,7 @@ class _Traced:
         handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         for x, place in zip(handles, self._places, strict=True):
             stand_at(x, place)
-        self.step = StepTrace(self.level, self._around, self._leaves, handles)
+        self.step = StepState(self.level, self._around, self._leaves, handles)
         outs, self.structure = trees.flatten(self._f(*args, **kwargs))
         written = [k for k, x in enumerate(handles) if was_written(x)]
         self.changed = [k for k in written if k not in self.step.adopted]
@@ -506,8 +505,8 @@ class Compiled:
             traced = _Traced(self._name, f, leaves, rest)
         level = traced.level
         self._draws = self._draws or level.has_drawn
-        step = StepState(traced.step, traced.around)
-        fixed = [step.by_tensor.get(id(x)) or captured(x) for x in traced.captures]
+        step = traced.step
+        fixed = step.settle(traced.around, traced.captures)
         step.note_keys(traced.primitive, fixed, [*traced.captures, *leaves])
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
