@@ -15,7 +15,6 @@ from typing import Any
 import jax
 
 from fad.compile.fast_path import MISS, QuickStep
-from fad.compile.hooks import executed, with_host_calls
 from fad.compile.outer_values import (
     Lanes,
     is_bare,
@@ -44,12 +43,13 @@ from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.level import flush, has_trace, modes, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
-from fad.core.tensor import Tensor, at_version, has_history, new_tensor
+from fad.core.tensor import Tensor, at_version, bottom, has_history, new_tensor
 from fad.core.threads import make_jit
 from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
@@ -469,7 +469,7 @@ class Compiled:
         with lock if step.acts else contextlib.nullcontext():
             targets = step.targets(leaves, entry.changed)
             from_outside = step.results_from_outside(leaves)
-            out = executed(call, operands) if self._hooks else call(*operands)
+            out = (_with_hooks(call) if self._hooks else call)(*operands)
             outs: list[PyTree] = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]
             if step.acts:
@@ -709,7 +709,7 @@ def jit(
     def decorate(f: Callable[..., PyTree]) -> Compiled:
         arguments = Arguments(f, "jit", *options)
         f = f if out_shardings is None else placing(f, out_shardings)
-        f = with_host_calls(f) if hooks else f
+        f = _calling_hooks(f) if hooks else f
         if in_shardings is None:
             compiled = Compiled(f, arguments, explain)
         else:
@@ -718,6 +718,39 @@ def jit(
         return compiled
 
     return decorate if f is None else decorate(f)
+
+
+def _calling_hooks(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``f``, the body of a `jit`: its hooks are called on the host, at each execution."""
+
+    @functools.wraps(f)
+    def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        assert state.body is not None
+        with modes(host=tool("compile.hooks").Host(state.body.id)):
+            return f(*args, **kwargs)
+
+    return body
+
+
+def _with_hooks(call: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``call``, which runs a program, when its hooks have run: an exception of one is raised as it was."""
+
+    def finished(*operands: PyTree) -> PyTree:
+        try:
+            out = call(*operands)
+            if not jaxapi.is_tracing():
+                flush()
+                jax.block_until_ready([bottom(o) for o in (out if type(out) is tuple else (out,))])
+                jax.effects_barrier()
+            return out
+        except jax.errors.JaxRuntimeError as error:
+            original = tool("compile.hooks").raised(error)
+            if original is None:
+                raise
+            jaxapi.forget_failed_effects()
+            raise original from None
+
+    return finished
 
 
 def _warn_of_size(name: str, level: StagedLevel) -> None:

@@ -21,6 +21,7 @@ TOOLS = {
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested"],
     "bridge": ["bridge/custom_rules"],
+    "compile": ["compile/hooks"],
     "func": ["func/module_state"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
