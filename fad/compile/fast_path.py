@@ -34,10 +34,9 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import jax.numpy as jnp
 
-from fad.compile.outer_tensors import Facts, hooks_of
+from fad.compile.outer_tensors import Facts, OuterTensor, hooks_of
 from fad.compile.state import (
     PLAIN,
-    OuterTensor,
     Put,
     StepState,
     holds_keys,

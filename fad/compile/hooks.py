@@ -213,6 +213,10 @@ _call_p = native_primitive(
 # In a trace
 
 
+def _called(f: Callable[..., Sequence[Any]], *values: Any) -> Outputs:
+    return tuple(f(*values))
+
+
 class Host:
     """What calls the host while the body of ``jit(hooks=True)`` is traced.
 
@@ -234,7 +238,7 @@ class Host:
         def flat(*arrays: Array) -> tuple[Array, ...]:
             arrays = tuple([jnp.asarray(a) for a in arrays])
             outs = tuple([jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays[:count]])
-            fn = lambda *values: tuple(f(*values))
+            fn = functools.partial(_called, f)
             return tuple(_call_p.bind(*arrays, name=name, fn=fn, outs=outs, fixed_count=None))
 
         op = Primitive(name, flat, jit=False)

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from fad.compile.fast_path import MISS, QuickStep
+from fad.compile.outer_tensors import OuterTensor
 from fad.compile.outer_values import (
     Lanes,
     is_bare,
@@ -27,7 +28,6 @@ from fad.compile.outer_values import (
 from fad.compile.places import names_around
 from fad.compile.signatures import (
     Arguments,
-    checked,
     differences,
     in_words,
     is_dynamic,
@@ -35,10 +35,8 @@ from fad.compile.signatures import (
     lanes,
     made_before,
     note_made,
-    placed,
-    placing,
 )
-from fad.compile.state import OuterTensor, StepState, is_key, lock
+from fad.compile.state import StepState, is_key, lock
 from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
@@ -625,10 +623,11 @@ class Placed(Compiled):
         self, f: Callable[..., PyTree], arguments: Arguments, explain: bool, shardings: PyTree
     ) -> None:
         super().__init__(f, arguments, explain)
-        self._shardings = checked(shardings)
+        self._shardings = tool("compile.shardings").checked(shardings)
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        args = tuple(placed(self._arguments, self._shardings, args, kwargs))
+        names, static = kwargs.keys() - self._arguments.names, self._arguments.nums
+        args = tool("compile.shardings").placed(self._shardings, args, names, static)
         return super().__call__(*args, **kwargs)
 
 
@@ -708,7 +707,8 @@ def jit(
 
     def decorate(f: Callable[..., PyTree]) -> Compiled:
         arguments = Arguments(f, "jit", *options)
-        f = f if out_shardings is None else placing(f, out_shardings)
+        if out_shardings is not None:
+            f = tool("compile.shardings").placing(f, out_shardings)
         f = _calling_hooks(f) if hooks else f
         if in_shardings is None:
             compiled = Compiled(f, arguments, explain)

@@ -105,7 +105,7 @@ class OuterTensor:
     where Python code of the body has read some, so that the program depends on them.
     """
 
-    tensor: Tensor | None
+    tensor: PyTree
     twin: PyTree
     source: int | OuterTensor | None
     facts: Facts

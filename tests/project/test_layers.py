@@ -57,7 +57,7 @@ TOOLS = {
     "nn": "losses utils",
     "bridge": "custom_rules",
     "autograd": "nested",
-    "compile": "hooks",
+    "compile": "hooks shardings",
     "func": "module_state",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",

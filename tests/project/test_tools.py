@@ -21,7 +21,7 @@ TOOLS = {
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested"],
     "bridge": ["bridge/custom_rules"],
-    "compile": ["compile/hooks"],
+    "compile": ["compile/hooks", "compile/shardings"],
     "func": ["func/module_state"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
