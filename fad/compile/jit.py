@@ -15,9 +15,9 @@ from typing import Any
 import jax
 
 from fad.compile.fast_path import MISS, QuickStep
-from fad.compile.outer_tensors import OuterTensor
-from fad.compile.outer_values import (
+from fad.compile.outer_tensors import (
     Lanes,
+    OuterTensor,
     is_bare,
     is_traced,
     may_take,
@@ -173,9 +173,8 @@ class _Traced:
 def _donating_operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
     """The arrays that a program which donates arguments is called with."""
     flush()  # a trace may have them for inputs
-    fixed = values_now(entry.fixed)
-    fixed = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in fixed]
-    return [x.value if isinstance(x, Tensor) else x for x in (*fixed, *leaves)]
+    values = [*values_now(entry.fixed, leaves), *leaves]
+    return [x.value if isinstance(x, Tensor) else x for x in values]
 
 
 @functools.lru_cache(maxsize=256)
@@ -460,7 +459,7 @@ class Compiled:
             values = []
             call, operands = entry.donating, _donating_operands(entry, leaves)
         else:
-            values = step.operands(values_now(entry.fixed), leaves, entry.changed)
+            values = step.operands(entry.fixed, leaves, entry.changed)
             call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)

@@ -34,9 +34,10 @@ from fad.compile.outer_tensors import (
     Facts,
     OuterTensor,
     Twins,
+    captured,
     facts_of,
+    values_now,
 )
-from fad.compile.outer_values import Live, captured
 from fad.compile.surroundings import Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, axes_named, is_extended, part_for
@@ -332,7 +333,7 @@ class StepState:
         if sources is None:
             return False
         values = [leaves[x] if isinstance(x, int) else x for x in sources]
-        return not any([isinstance(x, (Tensor, OuterTensor, Live)) for x in values])
+        return not any([isinstance(x, (Tensor, OuterTensor)) for x in values])
 
     @property
     def acts(self) -> bool:
@@ -399,7 +400,7 @@ class StepState:
         self, fixed: Sequence[PyTree], leaves: Sequence[PyTree], changed: Sequence[int]
     ) -> list[PyTree]:
         """What the program is called with; ``changed``: as in `targets`."""
-        values = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in (*fixed, *leaves)]
+        values = [*values_now(fixed, leaves), *leaves]
         if self.reached is not None and state.levels:
             self._check_reached(values, leaves)
         written = {id(e.outer.find(leaves)) for e in self.effects if e.what == "value"}

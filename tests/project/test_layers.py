@@ -40,7 +40,7 @@ ROOMS = {
         function""",
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
-    "compile": "signatures outer_values places surroundings outer_tensors state fast_path jit",
+    "compile": "signatures places surroundings outer_tensors state fast_path jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions",
     "extend": "types linear_calls observing interpretation declared primitives staging operations",
