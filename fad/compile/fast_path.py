@@ -177,17 +177,17 @@ class QuickStep:
             for x, expected in zip([*self._captured, *leaves], facts, strict=True)
         ]
         self._grad_facts = [x.facts for x in grads]
-        self._numbers = [x for x in outers if x.numbers is not None]
-        self._same = [
-            x for x in outers if x.also or (x.source is not None and x.tensor is not None)
-        ]
         changed = {id(e.outer) for e in self.step.effects}
-        self._tensors = [
-            first + x.source for x in arguments if id(x) in changed or x.tensor is not None
+        # Those of which more is to be the same than `_add_arrays` looks at.
+        self._special = [
+            x
+            for x in outers
+            if x.also
+            or x.numbers is not None
+            or (x.source is not None and x.tensor is not None)
+            or (isinstance(x.source, int) and id(x) in changed)
         ]
-        self._is_special = bool(
-            self._tensors or self._numbers or self._same or self.step.fixed_grads
-        )
+        self._is_special = bool(self._special or self.step.fixed_grads)
 
     def _plan_writes(self) -> None:
         """Which outputs of the program are put where."""
@@ -247,7 +247,7 @@ class QuickStep:
             ids = self._captured_ids.union(map(id, targets[len(self._captured) :]))
             if len(ids) < len(targets) and not self._are_apart(targets):
                 return MISS
-            if self._is_special and not self._are_those(targets, leaves):
+            if self._is_special and not self._are_those(leaves):
                 return MISS
             operands = arrays[self._operands]
             del arrays  # references are counted
@@ -260,14 +260,13 @@ class QuickStep:
             return False
         return all([ids.count(ids[k]) == 1 for k in self._write_places])
 
-    def _are_those(self, targets: Sequence[PyTree], leaves: Sequence[PyTree]) -> bool:
+    def _are_those(self, leaves: Sequence[PyTree]) -> bool:
         """Whether the Tensors outside are those that the program is for."""
-        return (
-            all([type(targets[k]) is Tensor for k in self._tensors])
-            and all([x.has_numbers(targets[self._places[id(x)]]) for x in self._numbers])
-            and all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
-            and self.step.has_fixed_grads(leaves)
-        )
+        for outer in self._special:
+            t = outer.find(leaves)
+            if type(t) is not Tensor or not outer.is_same(t, leaves) or not outer.has_numbers(t):
+                return False
+        return self.step.has_fixed_grads(leaves)
 
     def _run(
         self,

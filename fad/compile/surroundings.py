@@ -38,8 +38,8 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import itertools
-import linecache
 import operator
 import re
 import types
@@ -557,23 +557,16 @@ def _equal(old: Place, new: Place) -> bool:
 
 def _line(f: Callable[..., PyTree], place: str) -> str:
     """Where the code of ``f`` may have put something there, for messages."""
-    while hasattr(f, "__wrapped__"):
-        f = f.__wrapped__
+    f = inspect.unwrap(f)
     code = getattr(getattr(f, "__func__", f), "__code__", None)
     if code is None:
         return ""
-    words = re.findall(r"\w+", place)
-    lines = sorted({line for _, _, line in code.co_lines() if line})
-    for inner in _inner(code):
-        lines += sorted({line for _, _, line in inner.co_lines() if line})
+    block: list[str] = []
+    with contextlib.suppress(Exception):  # there is no source, or none that Python can read
+        block = inspect.getsourcelines(code)[0]
     written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
-    for word in [w for w in reversed(words) if not w.isdigit()]:
-        for line in lines:
-            text = linecache.getline(code.co_filename, line)
+    for word in reversed(re.findall(r"[^\W\d]\w*", place)):
+        for line, text in enumerate(block, code.co_firstlineno):
             if re.search(written.format(re.escape(word)), text):
                 return f" ({code.co_filename}:{line}: {text.strip()})"
     return f" (a function of {code.co_filename}:{code.co_firstlineno})"
-
-
-def _inner(code: types.CodeType) -> list[types.CodeType]:
-    return [c for c in code.co_consts if isinstance(c, types.CodeType)]
