@@ -34,15 +34,11 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import jax.numpy as jnp
 
-from fad.compile.outer_tensors import Facts, hooks_of
+from fad.compile.outer_tensors import Facts, OuterTensor, hooks_of
 from fad.compile.state import (
-    FREED,
     PLAIN,
-    OuterTensor,
     Put,
     StepState,
-    freed,
-    has_numbers,
     holds_keys,
     is_key,
     lock,
@@ -181,17 +177,17 @@ class QuickStep:
             for x, expected in zip([*self._captured, *leaves], facts, strict=True)
         ]
         self._grad_facts = [x.facts for x in grads]
-        self._numbers = [(self._places[id(x)], x.number) for x in outers if x.number is not None]
-        self._same = [
-            x for x in outers if x.also or (x.source is not None and x.tensor is not None)
-        ]
         changed = {id(e.outer) for e in self.step.effects}
-        self._tensors = [
-            first + x.source for x in arguments if id(x) in changed or x.tensor is not None
+        # Those of which more is to be the same than `_add_arrays` looks at.
+        self._special = [
+            x
+            for x in outers
+            if x.also
+            or x.numbers is not None
+            or (x.source is not None and x.tensor is not None)
+            or (isinstance(x.source, int) and id(x) in changed)
         ]
-        self._is_special = bool(
-            self._tensors or self._numbers or self._same or self.step.fixed_grads
-        )
+        self._is_special = bool(self._special or self.step.fixed_grads)
 
     def _plan_writes(self) -> None:
         """Which outputs of the program are put where."""
@@ -251,7 +247,7 @@ class QuickStep:
             ids = self._captured_ids.union(map(id, targets[len(self._captured) :]))
             if len(ids) < len(targets) and not self._are_apart(targets):
                 return MISS
-            if self._is_special and not self._are_those(targets, leaves):
+            if self._is_special and not self._are_those(leaves):
                 return MISS
             operands = arrays[self._operands]
             del arrays  # references are counted
@@ -264,14 +260,13 @@ class QuickStep:
             return False
         return all([ids.count(ids[k]) == 1 for k in self._write_places])
 
-    def _are_those(self, targets: Sequence[PyTree], leaves: Sequence[PyTree]) -> bool:
+    def _are_those(self, leaves: Sequence[PyTree]) -> bool:
         """Whether the Tensors outside are those that the program is for."""
-        return (
-            all([type(targets[k]) is Tensor for k in self._tensors])
-            and all([has_numbers(targets[k], x) for k, x in self._numbers])
-            and all([outer.is_same(outer.find(leaves), leaves) for outer in self._same])
-            and self.step.has_fixed_grads(leaves)
-        )
+        for outer in self._special:
+            t = outer.find(leaves)
+            if type(t) is not Tensor or not outer.is_same(t, leaves) or not outer.has_numbers(t):
+                return False
+        return self.step.has_fixed_grads(leaves)
 
     def _run(
         self,
@@ -312,6 +307,8 @@ class QuickStep:
             objects += [x for x, _, _ in puts]
             names = [*names, *[name for _, name, _ in puts]]
             versions = itertools.chain(versions, [new for _, _, new in puts])
+        # As they are before the call, which may replace a ``.grad``.
+        from_outside = () if self._has_plain_results else step.results_from_outside(leaves)
         outs = itertools.starmap(self._table, (operands,))
         values = itertools.chain.from_iterable(map(pick, outs))
         values = itertools.chain(values, versions)
@@ -329,7 +326,7 @@ class QuickStep:
             raise
         taken.now = None
         self._warm = True
-        return self._results(outputs.all, grads, targets, leaves)
+        return self._results(outputs.all, grads, leaves, from_outside)
 
     def _share(
         self, written: Sequence[PyTree], storages: Sequence[Storage], targets: Sequence[PyTree]
@@ -373,31 +370,16 @@ class QuickStep:
         self,
         outputs: Sequence[PyTree],
         grads: dict[int, Tensor],
-        targets: Sequence[PyTree],
         leaves: Sequence[PyTree],
+        from_outside: Sequence[PyTree],
     ) -> list[PyTree]:
         step = self.step
         tensors = step.gives_tensors(leaves)
         if self._has_plain_results:
             outs = outputs[: step.count]
             return [new_tensor(x, ROOT) for x in outs] if tensors else list(outs)
-        values, k = [], 0
-        for kind in step.kinds:
-            if not isinstance(kind, str):
-                # As it was found before the call, which may have replaced a ``.grad``.
-                x = targets[self._places[id(kind)]] if isinstance(kind, OuterTensor) else kind
-                values.append(x if tensors else x.value)
-                continue
-            out = grads.get(k)
-            if out is None:
-                out = step.returned_leaf(k, leaves)
-            if out is None:
-                out = outputs[k]
-                if (tensors and not step.gives_plain_keys(k, leaves)) or kind is FREED:
-                    out = at_version(new_tensor(out, ROOT), step.versions[k])
-            values.append(freed(out) if kind is FREED else out)
-            k += 1
-        return values
+        outs = [grads.get(k, x) for k, x in enumerate(outputs)]
+        return step.results(outs, leaves, from_outside)
 
 
 def _add_arrays(

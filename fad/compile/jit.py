@@ -15,10 +15,9 @@ from typing import Any
 import jax
 
 from fad.compile.fast_path import MISS, QuickStep
-from fad.compile.hooks import executed, with_host_calls
-from fad.compile.outer_values import (
+from fad.compile.outer_tensors import (
     Lanes,
-    captured,
+    OuterTensor,
     is_bare,
     is_traced,
     may_take,
@@ -29,7 +28,6 @@ from fad.compile.outer_values import (
 from fad.compile.places import names_around
 from fad.compile.signatures import (
     Arguments,
-    checked,
     differences,
     in_words,
     is_dynamic,
@@ -37,20 +35,19 @@ from fad.compile.signatures import (
     lanes,
     made_before,
     note_made,
-    placed,
-    placing,
 )
-from fad.compile.state import OuterTensor, StepState, StepTrace, is_key, lock
+from fad.compile.state import StepState, is_key, lock
 from fad.compile.surroundings import Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.level import flush, has_trace, modes, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
-from fad.core.tensor import Tensor, at_version, has_history, new_tensor
+from fad.core.tensor import Tensor, at_version, bottom, has_history, new_tensor
 from fad.core.threads import make_jit
 from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
@@ -131,7 +128,7 @@ class _Traced:
     """
 
     level: StagedLevel
-    step: StepTrace
+    step: StepState
     structure: trees.PyTreeDef
     changed: list[int]
     records: bool
@@ -164,7 +161,7 @@ class _Traced:
         handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         for x, place in zip(handles, self._places, strict=True):
             stand_at(x, place)
-        self.step = StepTrace(self.level, self._around, self._leaves, handles)
+        self.step = StepState(self.level, self._around, self._leaves, handles)
         outs, self.structure = trees.flatten(self._f(*args, **kwargs))
         written = [k for k, x in enumerate(handles) if was_written(x)]
         self.changed = [k for k in written if k not in self.step.adopted]
@@ -176,9 +173,8 @@ class _Traced:
 def _donating_operands(entry: _Entry, leaves: list[PyTree]) -> list[PyTree]:
     """The arrays that a program which donates arguments is called with."""
     flush()  # a trace may have them for inputs
-    fixed = values_now(entry.fixed)
-    fixed = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in fixed]
-    return [x.value if isinstance(x, Tensor) else x for x in (*fixed, *leaves)]
+    values = [*values_now(entry.fixed, leaves), *leaves]
+    return [x.value if isinstance(x, Tensor) else x for x in values]
 
 
 @functools.lru_cache(maxsize=256)
@@ -463,14 +459,14 @@ class Compiled:
             values = []
             call, operands = entry.donating, _donating_operands(entry, leaves)
         else:
-            values = step.operands(values_now(entry.fixed), leaves, entry.changed)
+            values = step.operands(entry.fixed, leaves, entry.changed)
             call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
         with lock if step.acts else contextlib.nullcontext():
             targets = step.targets(leaves, entry.changed)
             from_outside = step.results_from_outside(leaves)
-            out = executed(call, operands) if self._hooks else call(*operands)
+            out = (_with_hooks(call) if self._hooks else call)(*operands)
             outs: list[PyTree] = list(out) if type(out) is tuple else [out]
             changed, outs = outs[step.outputs :], outs[: step.outputs]
             if step.acts:
@@ -506,8 +502,8 @@ class Compiled:
             traced = _Traced(self._name, f, leaves, rest)
         level = traced.level
         self._draws = self._draws or level.has_drawn
-        step = StepState(traced.step, traced.around)
-        fixed = [step.by_tensor.get(id(x)) or captured(x) for x in traced.captures]
+        step = traced.step
+        fixed = step.settle(traced.around, traced.captures)
         step.note_keys(traced.primitive, fixed, [*traced.captures, *leaves])
         seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
         note_made(f, seen)
@@ -626,10 +622,11 @@ class Placed(Compiled):
         self, f: Callable[..., PyTree], arguments: Arguments, explain: bool, shardings: PyTree
     ) -> None:
         super().__init__(f, arguments, explain)
-        self._shardings = checked(shardings)
+        self._shardings = tool("compile.shardings").checked(shardings)
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        args = tuple(placed(self._arguments, self._shardings, args, kwargs))
+        names, static = kwargs.keys() - self._arguments.names, self._arguments.nums
+        args = tool("compile.shardings").placed(self._shardings, args, names, static)
         return super().__call__(*args, **kwargs)
 
 
@@ -709,8 +706,9 @@ def jit(
 
     def decorate(f: Callable[..., PyTree]) -> Compiled:
         arguments = Arguments(f, "jit", *options)
-        f = f if out_shardings is None else placing(f, out_shardings)
-        f = with_host_calls(f) if hooks else f
+        if out_shardings is not None:
+            f = tool("compile.shardings").placing(f, out_shardings)
+        f = _calling_hooks(f) if hooks else f
         if in_shardings is None:
             compiled = Compiled(f, arguments, explain)
         else:
@@ -719,6 +717,39 @@ def jit(
         return compiled
 
     return decorate if f is None else decorate(f)
+
+
+def _calling_hooks(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``f``, the body of a `jit`: its hooks are called on the host, at each execution."""
+
+    @functools.wraps(f)
+    def body(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        assert state.body is not None
+        with modes(host=tool("compile.hooks").Host(state.body.id)):
+            return f(*args, **kwargs)
+
+    return body
+
+
+def _with_hooks(call: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """``call``, which runs a program, when its hooks have run: an exception of one is raised as it was."""
+
+    def finished(*operands: PyTree) -> PyTree:
+        try:
+            out = call(*operands)
+            if not jaxapi.is_tracing():
+                flush()
+                jax.block_until_ready([bottom(o) for o in (out if type(out) is tuple else (out,))])
+                jax.effects_barrier()
+            return out
+        except jax.errors.JaxRuntimeError as error:
+            original = tool("compile.hooks").raised(error)
+            if original is None:
+                raise
+            jaxapi.forget_failed_effects()
+            raise original from None
+
+    return finished
 
 
 def _warn_of_size(name: str, level: StagedLevel) -> None:

@@ -32,6 +32,9 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import numpy as np
+
 from fad.core.jaxapi import array_type, stand_in
 from fad.core.level import inside, modes, outlived, state
 from fad.core.tensor import (
@@ -45,13 +48,14 @@ from fad.core.tensor import (
     version_of,
 )
 from fad.core.types import PyTree
-from fad.errors import LevelError, describe
+from fad.errors import GradientError, LevelError, describe
 from fad.tape.nodes import OutsideNode
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.vmap import batch_levels, lanes_among, lanes_inside
 from fad.transforms.boundary import shape_changed
 from fad.views.aliases import Link, link_of, set_state, stopped
 from fad.views.chains import replay
-from fad.views.make_view import attach_peer, leave_peers, make_peer
+from fad.views.make_view import attach_peer, is_contiguous, leave_peers, make_peer
 from fad.views.pytree import TrackedTensor
 
 
@@ -90,42 +94,85 @@ def hooks_of(meta: Meta) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class TwinRoot:
+class OuterTensor:
     """A Tensor outside that a body uses, whose value or ``.grad`` is state of its own.
 
-    ``twin`` stands for it there. ``source``: how it is found at a call: None for this very Tensor; the number
-    of a leaf of the arguments; or the `TwinRoot` whose ``.grad`` it is, the first one of these. ``facts``,
-    ``grad``: as they were before the body ran. ``owns_value``: it is no view, nor another Tensor that shares
-    a storage. ``captured``: the body uses it as a Tensor from outside, not only as an argument. ``number``:
-    the array, where Python code of the body has read numbers of it, so that the program depends on them.
+    While the body is traced, ``twin`` stands for ``tensor``, whose ``.grad`` was ``grad`` before. What has
+    to do with the trace is gone after it, and ``tensor`` is None unless it must be this very Tensor.
+
+    ``source``: how it is found at a call: None for this very Tensor; the number of a leaf of the arguments;
+    or the one whose ``.grad`` it is, the first of these, and ``also`` the others. ``facts``: as they were
+    before the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage.
+    ``captured``: the body uses it as a Tensor from outside, not only as an argument. ``numbers``: its values,
+    where Python code of the body has read some, so that the program depends on them.
     """
 
-    tensor: Tensor
-    twin: Tensor
-    source: int | TwinRoot | None
+    tensor: PyTree
+    twin: PyTree
+    source: int | OuterTensor | None
     facts: Facts
     grad: Tensor | None
     owns_value: bool = True
     captured: bool = False
-    number: PyTree = None
+    numbers: np.ndarray | None = None
+    also: Sequence[OuterTensor] = ()
+    aval: PyTree = None
 
     @property
     def is_closed_over(self) -> bool:
         """Whether the body uses it other than as an argument."""
         return self.captured or not isinstance(self.source, int)
 
+    def name(self, names: dict[int, str], labels: Sequence[str]) -> str:
+        """What texts call it: ``names`` are those of Tensors by their ids, ``labels`` those of arguments."""
+        if isinstance(self.source, int):
+            return labels[self.source]
+        if isinstance(self.source, OuterTensor):
+            return f"{self.source.name(names, labels)}.grad"
+        return names.get(id(self.tensor), "a Tensor")
 
-class Change(NamedTuple):
-    """What a body does to a `TwinRoot`: to ``"value"``, ``"grad"``, or whether it ``"requires_grad"``.
+    def find(self, leaves: Sequence[PyTree]) -> PyTree:
+        """The Tensor, at a call with these leaves of the arguments; None if there is none."""
+        source = self.source
+        if source is None:
+            return self.tensor
+        return leaves[source] if isinstance(source, int) else source.find_grad(leaves)
 
-    ``new``: the value, a Tensor of the body; the Tensor outside that is the ``.grad`` (or the TwinRoot that
-    it is), or the bool; None for no ``.grad``. ``writes``: how often it was written to.
+    def find_grad(self, leaves: Sequence[PyTree]) -> PyTree:
+        """The ``.grad`` of the Tensor, or None."""
+        t = self.find(leaves)
+        meta = inside(t).meta if isinstance(t, Tensor) else None
+        return None if meta is None else meta.grad
+
+    def is_same(self, t: object, leaves: Sequence[PyTree]) -> bool:
+        """Whether ``t``, which `find` gives, is that Tensor on each way on which the body comes to it."""
+        if self.tensor is not None and t is not self.tensor:
+            return False
+        return all([other.find_grad(leaves) is t for other in self.also])
+
+    def has_numbers(self, t: Tensor) -> bool:
+        """Whether ``t`` has the values that Python code has read, bit for bit."""
+        value, numbers = t.value, self.numbers
+        if numbers is None:
+            return True
+        return type(value) is array_type and np.asarray(value).tobytes() == numbers.tobytes()
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Effect:
+    """What a program does to an `OuterTensor`: to ``"value"``, ``"grad"``, or whether it ``"requires_grad"``.
+
+    ``new``: the value, a Tensor of the body; the Tensor outside that is the ``.grad`` (or its `OuterTensor`),
+    or the bool; None for no ``.grad``. ``writes``: how often it was written to. ``output``: the number of the
+    output of the program that is ``new``, -1 if none is. ``tracked``: that has a history outside.
     """
 
-    root: TwinRoot
+    outer: OuterTensor
     what: str
     new: PyTree
     writes: int = 0
+    output: int = -1
+    tracked: bool = False
 
 
 class OuterView(NamedTuple):
@@ -162,11 +209,11 @@ class Twins:
     def __init__(self, level: PyTree, around: PyTree) -> None:
         self.level = level
         self.around = around
-        self.roots: list[TwinRoot] = []
+        self.roots: list[OuterTensor] = []
         self.views: list[OuterView] = []  # those that are outside
-        self.reached: TwinRoot | None = None  # one to whose ``.grad`` a backward pass has added
+        self.reached: OuterTensor | None = None  # one to whose ``.grad`` a backward pass has added
         self._inside: dict[
-            int, tuple[Tensor, Tensor, TwinRoot | None]
+            int, tuple[Tensor, Tensor, OuterTensor | None]
         ] = {}  # by the id of the one outside
         self._outside: dict[int, Tensor] = {}  # by the id of the twin
         self._chains: list[tuple[Tensor, Sequence[object]]] = []  # of the twins
@@ -174,7 +221,7 @@ class Twins:
             int, Tensor
         ] = {}  # by that of a storage with peers, the Tensor for its data
         self._grads: dict[
-            int, TwinRoot
+            int, OuterTensor
         ] = {}  # by that of a Tensor outside, the root that has it for ``.grad``
 
     def inside(self, t: Tensor) -> Tensor:
@@ -230,7 +277,7 @@ class Twins:
         """``t`` as it is around the body."""
         return t if self.around is None else self.around.inside(t)
 
-    def _note(self, t: Tensor, twin: Tensor, root: TwinRoot | None = None) -> Tensor:
+    def _note(self, t: Tensor, twin: Tensor, root: OuterTensor | None = None) -> Tensor:
         self._inside[id(t)] = t, twin, root
         self._outside[id(twin)] = t
         self._chains.append((twin, _chain_of(twin)))
@@ -261,10 +308,10 @@ class Twins:
         return tracer
 
     def _root(
-        self, t: Tensor, seen: Tensor, twin: Tensor, source: int | TwinRoot | None
-    ) -> TwinRoot:
+        self, t: Tensor, seen: Tensor, twin: Tensor, source: int | OuterTensor | None
+    ) -> OuterTensor:
         self._take_history(seen, twin)
-        return TwinRoot(
+        return OuterTensor(
             t, twin, source, facts_of(seen), None if seen.meta is None else seen.meta.grad
         )
 
@@ -335,7 +382,7 @@ class Twins:
             value = root.tensor.value
         if type(value) is not array_type:
             return t
-        root.number = value
+        root.numbers = np.array(value)
         return value
 
     def note_gradient(self, t: Tensor) -> None:
@@ -348,12 +395,17 @@ class Twins:
         """Whether ``t`` is a Tensor from outside, or stands for one."""
         return id(t) in self._inside or (t._level is ROOT and t.born < self.level.id)
 
-    def root_of(self, t: Tensor) -> TwinRoot | None:
-        """The root that a Tensor outside is."""
+    def root_of(self, t: object) -> OuterTensor | None:
+        """The `OuterTensor` that a Tensor outside is; None for a view, and for all else."""
         entry = self._inside.get(id(t))
         return None if entry is None else entry[2]
 
-    def fixed_grads(self) -> list[TwinRoot]:
+    def outer_or(self, t: Tensor) -> PyTree:
+        """The `OuterTensor` that a Tensor outside is, else ``t``; the body uses it."""
+        self.inside(t)
+        return self.root_of(t) or t
+
+    def fixed_grads(self) -> list[OuterTensor]:
         """The roots whose ``.grad`` the body uses, and which shares its storage with something."""
         entries = [(x, self._inside.get(id(x.grad))) for x in self.roots if x.grad is not None]
         return [
@@ -367,7 +419,7 @@ class Twins:
         entries = self._inside.values()
         return [t for t, _, root in entries if root is None or root.is_closed_over]
 
-    def changes(self) -> list[Change]:
+    def effects(self) -> list[Effect]:
         """What the body has done to Tensors from outside.
 
         Raises:
@@ -376,17 +428,17 @@ class Twins:
         for twin, chain in self._chains:
             if not _are_same(_chain_of(twin), chain):
                 raise shape_changed(self.outside(twin), "a Tensor from outside")
-        changes = []
+        effects = []
         for root in self.roots:
             twin, facts = root.twin, root.facts
             writes = version_of(twin)
             if root.owns_value and writes:
-                changes.append(Change(root, "value", twin, writes))
+                effects.append(Effect(root, "value", twin, writes))
             grad = None if twin.meta is None else twin.meta.grad
             if grad is not root.grad:
-                changes.append(Change(root, "grad", grad))
+                effects.append(Effect(root, "grad", grad))
             if not has_history(twin) and twin._requires_grad != facts.requires_grad:
-                changes.append(Change(root, "requires_grad", twin._requires_grad))
+                effects.append(Effect(root, "requires_grad", twin._requires_grad))
             if root.source is None and facts_of(twin).hooks != facts.hooks:
                 raise LevelError(
                     f"jit: a hook that the function registers on a Tensor from outside "
@@ -395,4 +447,91 @@ class Twins:
                     "the function "
                     "(handle.remove()), or register it once, outside"
                 )
-        return changes
+        return effects
+
+
+# What else a body closes over, and what may go into a program
+
+
+class Lanes:
+    """Stands for the lanes of a vmap around a call: that of this number, whichever it is."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def find(self, leaves: Sequence[PyTree]) -> Tensor:
+        """The numbers of the lanes, at any call."""
+        return lanes_inside(batch_levels()[self.number])
+
+
+def is_traced(x: object) -> bool:
+    """Whether ``x`` is part of a trace around this one, which compiled code must not outlive."""
+    if isinstance(x, Tensor):
+        return x.level.traces or isinstance(x.value, jax.core.Tracer)
+    return isinstance(x, jax.core.Tracer)
+
+
+def values_now(fixed: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree]:
+    """What a program takes before the leaves, at a call with these."""
+    return [x.find(leaves) if isinstance(x, (Lanes, OuterTensor)) else x for x in fixed]
+
+
+def captured(x: object) -> PyTree:
+    """What compiled code may keep of a value that it closes over, which is no Tensor with a twin."""
+    if not isinstance(x, Tensor):
+        return x
+    number = lanes_among(batch_levels(), x)
+    if number is not None:
+        return Lanes(number)
+    if x.level.traces:
+        return x
+    raise _tracked_capture(x)
+
+
+def _tracked_capture(x: Tensor) -> GradientError:
+    where = "the eager graph" if x.level is ROOT else repr(x.level)
+    return GradientError(
+        f"jit: the compiled function closes over a Tensor ({describe(x)}) that is tracked by "
+        f"{where}. Compiled code outlives this call, so it cannot refer to it: pass the Tensor "
+        "as an argument, or use stop_gradient on it."
+    )
+
+
+def struct_like(x: object) -> PyTree:
+    """The shape and dtype of a Tensor; other things as they are."""
+    if isinstance(x, Tensor):
+        aval = x.aval
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return x
+
+
+def untracked(x: object) -> PyTree:
+    """``x`` as ``jax.jit`` may flatten it."""
+    if not isinstance(x, Tensor):
+        return x
+    if x.level is ROOT:
+        return new_tensor(x.value, ROOT)
+    return new_tensor(struct_like(x), ROOT)
+
+
+def may_take(t: Tensor, unrecorded: bool) -> bool:
+    """Whether ``t``, brought up to date, goes into a call, which may be ``unrecorded``, as its array."""
+    meta = t.meta
+    if meta is not None and meta.link is not None:
+        meta.link.enter(t)
+        if not is_contiguous(t):
+            return False
+    return t._level is ROOT and not (t._requires_grad and not unrecorded)
+
+
+def is_bare(x: object, unrecorded: bool = False) -> bool:
+    """Whether nothing tracks ``x``, so that it may be donated; or if ``unrecorded``, what is
+    computed of it.
+    """
+    if isinstance(x, Tensor):
+        if x.level is not ROOT or (x.requires_grad and not unrecorded):
+            return False
+        x = x.value
+    return not isinstance(x, jax.core.Tracer)

@@ -60,6 +60,10 @@ class Access(NamedTuple):
     put: Callable[[PyTree, PyTree, PyTree], object] | None = None
     default: tuple[PyTree, ...] = (ABSENT,)
 
+    def look(self, container: PyTree, key: PyTree) -> Callable[[], PyTree]:
+        """What gives what is there, as long as the container stays the same."""
+        return functools.partial(self.get, container, key, *self.default)
+
 
 def _set_attribute(x: PyTree, name: str, value: PyTree) -> None:
     """`setattr` as of a plain class: also where that of the class forbids it."""
@@ -105,9 +109,8 @@ class Place(NamedTuple):
 
     @property
     def look(self) -> Callable[[], PyTree] | None:
-        """What gives what is there, as `Access` says, as long as the parent stays the same."""
-        access = self.access
-        return access and functools.partial(access.get, self.within, self.key, *access.default)
+        """What gives what is there, as long as the parent stays the same."""
+        return self.access and self.access.look(self.within, self.key)
 
     @property
     def put(self) -> Callable[[PyTree], object] | None:

@@ -8,7 +8,7 @@ NOTE [steps]
     assert w.version == 3
 
 A trace finds the Tensors outside that the function uses, and what it changes, see NOTE [twins] in
-`fad.compile.outer_tensors`. A `StepState` keeps both, without anything of the trace. At a call it finds the
+`fad.compile.outer_tensors`. A `StepState` keeps both, and nothing of the trace. At a call it finds the
 Tensors again, the ``.grad`` of a leaf anew, and checks that they are as they were for the trace in all that
 the program depends on: `fad.compile.outer_tensors.Facts`, shapes, and which of them are the same Tensor. If
 not, the function is traced again.
@@ -21,17 +21,23 @@ something one after the other.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 import operator
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import jax
-import numpy as np
 
-from fad.compile.outer_tensors import UNTRACKED, Change, Facts, TwinRoot, Twins, facts_of
-from fad.compile.outer_values import Live
+from fad.compile.outer_tensors import (
+    UNTRACKED,
+    Effect,
+    Facts,
+    OuterTensor,
+    Twins,
+    captured,
+    facts_of,
+    values_now,
+)
 from fad.compile.surroundings import Move, Surroundings
 from fad.core.avals import aval_of, struct_of
 from fad.core.jaxapi import array_type, axes_named, is_extended, part_for
@@ -63,68 +69,6 @@ from fad.views.make_view import shares
 from fad.views.pytree import original
 
 lock = taken.lock
-
-
-class OuterTensor:
-    """How a call finds a Tensor outside that a program uses, and what the program depends on of it.
-
-    ``source``: as that of a `TwinRoot`. ``tensor``: if it is not None, it must be this very Tensor.
-    ``also``: more of those whose ``.grad`` it must be.
-    """
-
-    __slots__ = ("also", "aval", "facts", "number", "owns", "source", "tensor")
-
-    def __init__(self, root: TwinRoot, source: int | OuterTensor | None) -> None:
-        self.tensor: Tensor | None = root.tensor if source is None else None
-        self.source = source
-        self.also: list[OuterTensor] = []
-        self.facts = root.facts
-        self.aval = root.twin.aval
-        self.owns = root.owns_value
-        self.number = None if root.number is None else np.array(root.number)
-
-    def name(self, names: dict[int, str], labels: Sequence[str]) -> str:
-        """What texts call it: ``names`` are those of Tensors by their ids, ``labels`` those of arguments."""
-        if isinstance(self.source, int):
-            return labels[self.source]
-        if isinstance(self.source, OuterTensor):
-            return f"{self.source.name(names, labels)}.grad"
-        return names.get(id(self.tensor), "a Tensor")
-
-    def find(self, leaves: Sequence[PyTree]) -> PyTree:
-        """The Tensor, at a call with these leaves of the arguments; None if there is none."""
-        source = self.source
-        if source is None:
-            return self.tensor
-        return leaves[source] if isinstance(source, int) else source.find_grad(leaves)
-
-    def find_grad(self, leaves: Sequence[PyTree]) -> PyTree:
-        """The ``.grad`` of the Tensor, or None."""
-        t = self.find(leaves)
-        meta = inside(t).meta if isinstance(t, Tensor) else None
-        return None if meta is None else meta.grad
-
-    def is_same(self, t: object, leaves: Sequence[PyTree]) -> bool:
-        """Whether ``t``, which `find` gives, is that Tensor on each way on which the body comes to it."""
-        if self.tensor is not None and t is not self.tensor:
-            return False
-        return all([other.find_grad(leaves) is t for other in self.also])
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Effect:
-    """What a program does to one `OuterTensor`: see `fad.compile.outer_tensors.Change`.
-
-    ``output``: the number of the output of the program that is the new value or ``.grad``, -1 if none is.
-    ``new``: an `OuterTensor`, a Tensor, a bool or None. ``tracked``: the new value has a history outside.
-    """
-
-    outer: OuterTensor
-    what: str
-    output: int
-    new: PyTree
-    writes: int
-    tracked: bool
 
 
 class FreedNode(RecordedNode):
@@ -171,19 +115,32 @@ def is_freed(t: Tensor) -> bool:
 PLAIN, TRACKED, FREED = "plain", "tracked", "freed"
 
 
-class StepTrace:
-    """What the trace of a body notes for its `StepState`.
+def _kind_of(x: object, level: PyTree) -> str:
+    if not isinstance(x, Tensor) or x._level is not level or not x.requires_grad:
+        return PLAIN
+    return FREED if is_freed(x) else TRACKED
 
-    ``adopted``: the leaves of the arguments that have twins. ``kinds``: what each result is: `PLAIN`,
-    `TRACKED`, `FREED`, or a Tensor from outside. ``changes``: each with the number of the output that is new,
-    or -1, and whether that has a history. ``versions``: for each output that is a new Tensor outside, how
-    often the body has written to it.
+
+class StepState:
+    """What a program does outside of it; see NOTE [steps].
+
+    It is made when the trace of the body begins; `finish` notes what the body has done, `settle` what a call
+    is to be compared with. Then nothing of the trace is left in it.
+
+    ``outers``: the Tensors outside. ``adopted``: the leaves of the arguments that have twins. ``kinds``: what
+    each result is: `PLAIN`, `TRACKED`, `FREED`, or a Tensor from outside. ``versions``: for each output that
+    is a new Tensor outside, how often the body has written to it. ``written_leaves``: the leaf that a result
+    is, by the number of the output: one that the body writes to and returns. ``key_sources``: what each
+    result of random keys is computed of: values outside, and the numbers of leaves. ``moves``: the Tensors
+    from outside that it puts in other places.
     """
 
     def __init__(
         self, level: PyTree, around: PyTree, leaves: Sequence[Operand], handles: Sequence[PyTree]
     ) -> None:
-        self.twins = level.twins = Twins(level, around)
+        self.twins: PyTree = Twins(level, around)
+        level.twins = self.twins
+        self.outers: list[OuterTensor] = self.twins.roots
         with modes(body=around):
             self.leaf_facts = list(map(facts_of, leaves))
         self.adopted: set[int] = set()
@@ -195,12 +152,13 @@ class StepTrace:
                 self.adopted.add(k)
         self.unknown = bool(state.saved_hooks)
         self.kinds: list[PyTree] = []
-        self.changes: list[tuple[Change, int, bool]] = []
+        self.effects: list[Effect] = []
         self.versions: list[int] = []
-        self.keys: list[int] = []  # the outputs that are results of random keys
-        # The leaf that a result is, by the number of the output: one that the body writes to and returns.
+        self.key_sources: dict[int, list[PyTree]] = {}
         self.written_leaves: dict[int, int] = {}
         self._leaf_of = {id(x): k for k, x in enumerate(handles)}
+        # By the number of an output: see `at_their_levels`.
+        self._parts: dict[int, tuple[Primitive, list[bool], frozenset[Hashable]]] = {}
 
     def finish(self, results: Sequence[PyTree]) -> list[PyTree]:
         """The outputs of the program: results that are not Tensors from outside, and what is new there."""
@@ -209,118 +167,79 @@ class StepTrace:
         places: dict[int, int] = {}
         for x in results:
             if isinstance(x, Tensor) and twins.is_outside(x):
-                t = twins.outside(x)
-                twins.inside(t)
-                self.kinds.append(t)
+                self.kinds.append(twins.outer_or(twins.outside(x)))
                 continue
             self.kinds.append(_kind_of(x, twins.level))
-            self.keys += [len(outs)] if holds_keys(x) else []
+            if holds_keys(x):
+                self.key_sources[len(outs)] = []
             if id(x) in self._leaf_of and version_of(x) and self.kinds[-1] is not FREED:
                 self.written_leaves[len(outs)] = self._leaf_of[id(x)]
             places.setdefault(id(x), len(outs))
             outs.append(x)
             self.versions.append(version_of(x) if isinstance(x, Tensor) else 0)
-        for change in twins.changes():
-            what, new = change.what, change.new
-            if what == "requires_grad" and new:
-                self._check_history(change.root, results)
-            if what == "requires_grad" or new is None:
-                place = -1
-            elif what == "grad" and twins.is_outside(new):
-                twins.inside(new)
-                place = -1
-            elif what == "grad" and id(new) in places:
-                place = places[id(new)]
-            else:
-                place = places[id(new)] = len(outs)
+        self.count = len(outs)
+        self.effects = twins.effects()
+        for effect in self.effects:
+            what, new = effect.what, effect.new
+            if what == "requires_grad":
+                if new:
+                    self._check_history(effect.outer, results)
+                continue
+            if new is None:
+                continue
+            if what == "grad" and twins.is_outside(new):
+                effect.new = twins.outer_or(new)
+                continue
+            if what == "value" or id(new) not in places:
+                places[id(new)] = len(outs)
                 outs.append(new)
                 self.versions.append(version_of(new) if what == "grad" else 0)
-            self.changes.append((change, place, place >= 0 and has_history(new)))
+            effect.output, effect.tracked, effect.new = places[id(new)], has_history(new), None
+        self.outputs = len(outs)
         return outs
 
-    def _check_history(self, root: TwinRoot, results: Sequence[PyTree]) -> None:
+    def _check_history(self, outer: OuterTensor, results: Sequence[PyTree]) -> None:
         """Refuse results with a history of a Tensor that requires grad only from this call on."""
         tracked = [x for x in results if _kind_of(x, self.twins.level) is TRACKED]
-        if any([getattr(n, "variable", None) is root.twin for x in tracked for n in nodes_of(x)]):
+        if any([getattr(n, "variable", None) is outer.twin for x in tracked for n in nodes_of(x)]):
             raise GradientError(
-                f"jit: the function lets a Tensor from outside require grad ({describe(root.tensor)}) and "
+                f"jit: the function lets a Tensor from outside require grad ({describe(outer.tensor)}) and "
                 "returns a result with its history, which the call could not have, as it does not require "
                 "grad before. Write requires_grad_() before the call, or return result.detach()."
             )
 
+    def settle(self, around: Surroundings, captures: Sequence[PyTree]) -> list[PyTree]:
+        """Note what a call is to be compared with, and forget the trace.
 
-def _kind_of(x: object, level: PyTree) -> str:
-    if not isinstance(x, Tensor) or x._level is not level or not x.requires_grad:
-        return PLAIN
-    return FREED if is_freed(x) else TRACKED
-
-
-class StepState:
-    """What a program does outside of it; see NOTE [steps].
-
-    ``moves``: the Tensors from outside that it puts in other places.
-    """
-
-    def __init__(self, trace: StepTrace, around: Surroundings) -> None:
-        twins = trace.twins
+        Returns:
+            What stands for ``captures``, which the program takes before the leaves.
+        """
+        twins = self.twins
         closed_over = twins.closed_over()
         self.moves = around.moves
         self._views = twins.views
         self._guard = around.guard(closed_over) if closed_over or self.moves else None
         places = [] if self._guard is None else self._guard.places
-        by_root: dict[int, OuterTensor] = {}
-
-        def outer_of(root: TwinRoot) -> OuterTensor:
-            outer = by_root.get(id(root))
-            if outer is None:
-                owner = root.source
-                source = outer_of(owner) if isinstance(owner, TwinRoot) else owner
-                outer = by_root[id(root)] = OuterTensor(root, source)
-            return outer
-
-        def outer_or(t: PyTree) -> PyTree:
-            root = twins.root_of(t) if isinstance(t, Tensor) else None
-            return t if root is None else outer_of(root)
-
-        self.outers = list(map(outer_of, twins.roots))
-        for root, outer in zip(twins.roots, self.outers, strict=True):
-            leaves = [x for x in twins.roots if x.grad is root.tensor and x is not root.source]
-            outer.also = list(map(outer_of, leaves))
-            # That the body uses a ``.grad`` does not tell whether it has found it elsewhere too.
-            is_grad = bool(outer.also) or isinstance(root.source, TwinRoot)
-            if root.is_closed_over and (
-                not is_grad or any([p.value is root.tensor for p in places])
-            ):
-                outer.tensor = root.tensor
         # The trace took a ``.grad`` that is a view for a view of what it is of: it must be this very Tensor.
-        self.fixed_grads = [(outer_of(x), weakref.ref(x.grad)) for x in twins.fixed_grads()]
-        # By the number of an output: see `at_their_levels`.
-        self._parts: dict[int, tuple[Primitive, list[bool], frozenset[Hashable]]] = {}
-        self.by_tensor = {id(root.tensor): outer_of(root) for root in twins.roots}
-        self.kinds = [outer_or(kind) for kind in trace.kinds]
-        self.leaf_facts = trace.leaf_facts
-        self.effects = [
-            Effect(
-                outer_of(c.root),
-                c.what,
-                output,
-                None if output >= 0 else outer_or(c.new),
-                c.writes,
-                tracked,
-            )
-            for c, output, tracked in trace.changes
-        ]
-        self.versions = trace.versions
-        self.written_leaves = trace.written_leaves
-        # What each result of random keys is computed of: values outside, and the numbers of leaves.
-        self.key_sources: dict[int, list[PyTree]] = {k: [] for k in trace.keys}
-        self.count = sum([isinstance(kind, str) for kind in self.kinds])
-        self.outputs = 1 + max([self.count - 1, *[e.output for e in self.effects]])
-        self.unknown = trace.unknown
-        self.reached = None if twins.reached is None else outer_of(twins.reached)
+        self.fixed_grads = [(x, weakref.ref(x.grad)) for x in twins.fixed_grads()]
+        for outer in self.outers:
+            owners = [x for x in self.outers if x.grad is outer.tensor]
+            outer.also = [x for x in owners if x is not outer.source]
+            # That the body uses a ``.grad`` does not tell whether it has found it elsewhere too.
+            is_elsewhere = not owners or any([p.value is outer.tensor for p in places])
+            if outer.source is not None and not (outer.is_closed_over and is_elsewhere):
+                outer.tensor = None
+            outer.aval = outer.twin.aval
+        for outer in self.outers:
+            outer.twin = outer.grad = None
+        self.reached = twins.reached
         self.tracked = (
             self.unknown or TRACKED in self.kinds or any([e.tracked for e in self.effects])
         )
+        fixed = [twins.root_of(x) or captured(x) for x in captures]
+        self.twins = None
+        self._leaf_of = {}
+        return fixed
 
     def fits(self, leaves: Sequence[PyTree]) -> bool:
         """Whether what is outside is, in all that the program depends on, as it was for the trace."""
@@ -345,7 +264,7 @@ class StepState:
             yield from [(outer, words) for words in _differing(facts_of(t), outer.facts)]
             if inside(t).aval != outer.aval:
                 yield outer, f"is {inside(t).aval.str_short()}, was {outer.aval.str_short()}"
-            if outer.number is not None and not has_numbers(t, outer.number):
+            if not outer.has_numbers(t):
                 yield outer, "has other numbers, of which Python code has read some"
             used = outer.source is None and self.effects and any([t is x for x in leaves])
             if used or (id(t) in tensors and outer.source is not None):
@@ -374,7 +293,7 @@ class StepState:
         by_storage: dict[int, list[OuterTensor]] = {}
         for outer in self.outers:
             t = outer.find(leaves)
-            if isinstance(outer.source, int) or not outer.owns or not isinstance(t, Tensor):
+            if isinstance(outer.source, int) or not outer.owns_value or not isinstance(t, Tensor):
                 continue
             meta = original(t).meta
             if meta is not None and meta.storage is not UNSHARED:
@@ -414,7 +333,7 @@ class StepState:
         if sources is None:
             return False
         values = [leaves[x] if isinstance(x, int) else x for x in sources]
-        return not any([isinstance(x, (Tensor, OuterTensor, Live)) for x in values])
+        return not any([isinstance(x, (Tensor, OuterTensor)) for x in values])
 
     @property
     def acts(self) -> bool:
@@ -445,7 +364,7 @@ class StepState:
             facts += ["has a .grad"] if outer.facts.has_grad else []
             words = list(map(_in_words, done))
             words += ["its memory is donated"] if outer in donated else []
-            words += ["its numbers are part of the program"] if outer.number is not None else []
+            words += ["its numbers are part of the program"] if outer.numbers is not None else []
             if isinstance(outer.source, int) and not words:
                 continue
             lines.append(
@@ -471,7 +390,7 @@ class StepState:
     @property
     def is_quick(self) -> bool:
         """Whether its effects on arrays are all that there is, if nothing is around a call."""
-        plain = all([e.what != "value" or e.outer.owns for e in self.effects])
+        plain = all([e.what != "value" or e.outer.owns_value for e in self.effects])
         sources = [
             x.source.source if isinstance(x.source, OuterTensor) else x.source for x in self.outers
         ]
@@ -481,7 +400,7 @@ class StepState:
         self, fixed: Sequence[PyTree], leaves: Sequence[PyTree], changed: Sequence[int]
     ) -> list[PyTree]:
         """What the program is called with; ``changed``: as in `targets`."""
-        values = [x.find(leaves) if isinstance(x, OuterTensor) else x for x in (*fixed, *leaves)]
+        values = [*values_now(fixed, leaves), *leaves]
         if self.reached is not None and state.levels:
             self._check_reached(values, leaves)
         written = {id(e.outer.find(leaves)) for e in self.effects if e.what == "value"}
@@ -646,7 +565,10 @@ class StepState:
                 results.append(leaf)
                 continue
             x = freed(outs[k]) if kind is FREED else outs[k]
-            x = leave(x, tensors and not self.gives_plain_keys(k, leaves))
+            if type(x) is array_type and tensors:
+                x = new_tensor(x, ROOT)
+            else:
+                x = leave(x, tensors and not self.gives_plain_keys(k, leaves))
             results.append(at_version(x, self.versions[k]) if isinstance(x, Tensor) else x)
         return results
 
@@ -681,12 +603,6 @@ def _differing(now: Facts, was: Facts) -> list[str]:
     if now.hooks != was.hooks:
         words.append("has other hooks now")
     return words
-
-
-def has_numbers(t: Tensor, numbers: np.ndarray) -> bool:
-    """Whether these are the values of ``t``, bit for bit."""
-    value = t.value
-    return type(value) is array_type and np.asarray(value).tobytes() == numbers.tobytes()
 
 
 def _refuse_traced(t: Tensor) -> None:

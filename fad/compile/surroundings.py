@@ -38,12 +38,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
+import inspect
 import itertools
-import linecache
 import operator
 import re
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import jax
@@ -340,7 +340,7 @@ class Guard:
             value = within
             if access is not None:
                 try:
-                    value = access.get(within, key, *access.default)
+                    value = access.look(within, key)()
                 except GONE:
                     value = ABSENT
             values.append(value)
@@ -349,66 +349,58 @@ class Guard:
     def _note(self) -> None:
         """Note what is there: of data that leads to no Tensor the type, of all else the very object."""
         values = self._values()
-        ends = {
-            k for _, k, _, _ in self._kinds if values[k] is not None and not _is_code(values[k])
-        }
-        ends -= {way.behind for way in self._ways if way.behind is not None}
+        empty = {k for _, k in self._empty}
+        of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
+        of_a_type -= {way.behind for way in self._ways if way.behind is not None}
+        of_a_type |= empty
+        holders = [x for _, x, _ in self._holders]
+        # How to get each thing, whether it is to be the very object, and whether it was empty.
         alone = [p for p in self.places if not p.listed or id(p) in self._moved]
-        same = [(p.access, p.within, p.key) for p in alone]
-        typed: list[_Known] = []
-        emptied: list[_Known] = []
-        of_kind = {**dict.fromkeys(ends, typed), **{k: emptied for _, k in self._empty}}
+        looks: list[tuple[PyTree, bool, bool]] = [(p.look, True, False) for p in alone]
+        for x in holders:
+            slot = attributes_slot(type(x))
+            if slot is not None and attributes_of(x) is not None:  # whose dict may be another one
+                looks.append((functools.partial(slot.__get__, x), True, False))
         for k, (access, within, key, behind) in enumerate(self._ways):
-            within = within if behind is None else values[behind]
-            of_kind.get(k, same).append((access, within, key))
-        self._looks, self._typed, self._emptied = map(_looks, (same, typed, emptied))
-        self._were_empty = [x for access, x, _ in emptied if access is None]
-        self._fixed: list[Collection[PyTree]] = []
-        self._mixed: list[Collection[PyTree]] = []
-        slots: list[tuple[PyTree, PyTree]] = []
-        for _, x, _ in self._holders:
-            for keys, of_x, are_attributes in contents(x):
-                if keys is not None:  # of a dict as many as values, which are counted
-                    self._fixed += [keys, _BETWEEN] if of_x is None else [keys]
-                if of_x is not None:
-                    are_fixed = all([id(v) in self._leading for v in list(of_x)])
-                    group = self._fixed if are_fixed else self._mixed
-                    group += [of_x, _BETWEEN]
-                if are_attributes and not is_a(x, type):
-                    slots.append((attributes_slot(type(x)), x))
-        if slots:
-            self._looks.append((types.GetSetDescriptorType.__get__, *zip(*slots, strict=True)))
-        self._seen = list(self._now())
-        items = list(_each(self._mixed))
-        self._types = list(map(type, items))
-        self._selected = [id(x) in self._leading or _is_code(x) for x in items]
-        self._seen_items = list(itertools.compress(items, self._selected))
+            if access is not None:
+                within = within if behind is None else values[behind]
+                looks.append((access.look(within, key), k not in of_a_type, k in empty))
+        self._looks, self._selected, self._may_fill = map(list, zip(*looks, strict=True))
+        self._contents: list[Collection[PyTree]] = [holders]
+        self._selected += [False] * len(holders)
+        for keys, items, _ in _each(map(contents, holders)):
+            if keys is not None:
+                self._contents += [keys, _BETWEEN]
+                self._selected += [True] * (len(keys) + 1)
+            if items is not None:
+                self._contents += [items, _BETWEEN]
+                self._selected += [id(v) in self._leading or _is_code(v) for v in list(items)]
+                self._selected.append(True)
+        there = self._now()
+        self._types = list(map(type, there))
+        self._seen = list(itertools.compress(there, self._selected))
+        self._were_empty = [values[k] for k in empty if self._ways[k].access is None]
         self._were_filled = [(values[k], len(values[k])) for _, k, _ in self._filled]
 
-    def _now(self) -> Iterator[PyTree]:
-        """What is to be the very object."""
-        looks, typed = itertools.starmap(map, self._looks), itertools.starmap(map, self._typed)
-        return _each(itertools.chain(looks, self._fixed, (map(type, _each(typed)),)))
+    def _now(self) -> list[PyTree]:
+        """What is there."""
+        return [*map(operator.call, self._looks), *_each(self._contents)]
 
     def _is_as_noted(self) -> bool:
         """Whether there is what was noted; if not, it may be of the same kind still, see `changes`.
 
         Most calls ask no more than this, which runs no Python code for single places.
         """
-        same = operator.is_
-        if not all(map(same, self._now(), self._seen)):
+        there = self._now()
+        selected = itertools.compress(there, self._selected)
+        if list(map(type, there)) != self._types or not all(
+            map(operator.is_, selected, self._seen)
+        ):
             return False
-        if self._mixed:
-            items = list(_each(self._mixed))
-            selected = itertools.compress(items, self._selected)
-            if list(map(type, items)) != self._types or not all(
-                map(same, selected, self._seen_items)
-            ):
-                return False
         if any([len(x) != count for x, count in self._were_filled]):
             return False
-        were_empty = _each([self._were_empty, *itertools.starmap(map, self._emptied)])
-        return not any(map(_holds_things, filter(len, were_empty)))
+        may_fill = itertools.chain(self._were_empty, itertools.compress(there, self._may_fill))
+        return not any(map(_holds_things, filter(len, may_fill)))
 
     def holds(self) -> bool:
         """Whether nothing has changed."""
@@ -466,6 +458,10 @@ def kind_of(x: PyTree) -> object:
             return x.__code__ if is_a(x, types.FunctionType) else x
 
 
+def _is_data(x: PyTree) -> bool:
+    return x is not None and not _is_code(x)
+
+
 def _is_code(x: PyTree) -> bool:
     """Whether ``x`` is a function, a method, a class or the like, which is to be the same at each call."""
     return callable(x) and is_opaque(type(x).__module__)
@@ -501,22 +497,6 @@ def _is_behind(place: Place, leading: Collection[int]) -> bool:
         and place.within is parent.value
         and id(parent.value) not in leading
     )
-
-
-# How to get what is in a place, and what that is in.
-_Known: TypeAlias = tuple[Access | None, PyTree, PyTree]
-
-
-def _looks(places: Iterable[_Known]) -> list[tuple[PyTree, ...]]:
-    """What gives what is in places, those of one access at once: arguments of `map`."""
-    groups: dict[Access, list[tuple[PyTree, PyTree]]] = {}
-    for access, within, key in places:
-        if access is not None:
-            groups.setdefault(access, []).append((within, key))
-    return [
-        (access.get, *zip(*of, strict=True), *map(itertools.repeat, access.default))
-        for access, of in groups.items()
-    ]
 
 
 def _is_container(x: PyTree) -> bool:
@@ -577,23 +557,16 @@ def _equal(old: Place, new: Place) -> bool:
 
 def _line(f: Callable[..., PyTree], place: str) -> str:
     """Where the code of ``f`` may have put something there, for messages."""
-    while hasattr(f, "__wrapped__"):
-        f = f.__wrapped__
+    f = inspect.unwrap(f)
     code = getattr(getattr(f, "__func__", f), "__code__", None)
     if code is None:
         return ""
-    words = re.findall(r"\w+", place)
-    lines = sorted({line for _, _, line in code.co_lines() if line})
-    for inner in _inner(code):
-        lines += sorted({line for _, _, line in inner.co_lines() if line})
+    block: list[str] = []
+    with contextlib.suppress(Exception):  # there is no source, or none that Python can read
+        block = inspect.getsourcelines(code)[0]
     written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
-    for word in [w for w in reversed(words) if not w.isdigit()]:
-        for line in lines:
-            text = linecache.getline(code.co_filename, line)
+    for word in reversed(re.findall(r"[^\W\d]\w*", place)):
+        for line, text in enumerate(block, code.co_firstlineno):
             if re.search(written.format(re.escape(word)), text):
                 return f" ({code.co_filename}:{line}: {text.strip()})"
     return f" (a function of {code.co_filename}:{code.co_firstlineno})"
-
-
-def _inner(code: types.CodeType) -> list[types.CodeType]:
-    return [c for c in code.co_consts if isinstance(c, types.CodeType)]

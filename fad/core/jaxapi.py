@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from jax.experimental import io_callback as io_callback
 from jax.experimental.compilation_cache import compilation_cache
 
 from fad.core import types

@@ -29,6 +29,7 @@ def native_primitive(
     jvp: ArrayFunction,
     batch: ArrayFunction,
     transpose: ArrayFunction | None = None,
+    effects: ArrayFunction | None = None,
     loop: ArrayFunction | None = None,
 ) -> JaxObject:
     """Make a primitive of JAX, where the rules that JAX and fad derive of a function do not do.
@@ -46,6 +47,7 @@ def native_primitive(
             least is batched; ``axis.size`` is the number of lanes.
         transpose: ``transpose(cotangents, operands, linear, **parameters)`` returns a cotangent, or None, for
             each operand; ``linear`` says which operands it is transposed in, which have no values.
+        effects: from shapes and dtypes of operands to what JAX calls the effects of it, if it has some.
         loop: for a ``while`` of one's own: from its parameters to what `while_parts` says of it.
 
     Returns:
@@ -92,6 +94,7 @@ def native_primitive(
         eagerly,
         abstractly,
         traced=run,
+        effects=effects,
         jvp=push,
         transpose=pull if transpose is not None else None,
         batch=where_batched(primitive, batch),

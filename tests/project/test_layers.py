@@ -40,7 +40,7 @@ ROOMS = {
         function""",
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
-    "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
+    "compile": "signatures places surroundings outer_tensors state fast_path jit",
     "methods": "names in_place history operators values views",
     "bridge": "protocols jax_functions",
     "extend": "types linear_calls observing interpretation declared primitives staging operations",
@@ -57,6 +57,7 @@ TOOLS = {
     "nn": "losses utils",
     "bridge": "custom_rules",
     "autograd": "nested",
+    "compile": "hooks shardings",
     "func": "module_state",
     "methods": "functions placement shapes text",
     "taylor": "series level transforms",
@@ -113,7 +114,12 @@ NOT_PUBLIC = (
     "jax.interpreters",
     "jaxlib",
 )
-PUBLIC_AFTER_ALL = ("jax.core.Tracer", "jax.core.eval_jaxpr", "jax.experimental.layout")
+PUBLIC_AFTER_ALL = (
+    "jax.core.Tracer",
+    "jax.core.eval_jaxpr",
+    "jax.experimental.layout",
+    "jax.experimental.io_callback",
+)
 # Written in two parts, so that this file does not contain them.
 PATHS_OF_ONE_MACHINE = ["/wo" + "rk/", "/tm" + "p/"]
 LEFT_OPEN = ["TO" + "DO", "FIX" + "ME", "XX" + "X"]

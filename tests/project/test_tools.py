@@ -21,6 +21,7 @@ TOOLS = {
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested"],
     "bridge": ["bridge/custom_rules"],
+    "compile": ["compile/hooks", "compile/shardings"],
     "func": ["func/module_state"],
     "methods": ["methods/functions", "methods/placement", "methods/shapes", "methods/text"],
     "implicit": ["implicit/"],
