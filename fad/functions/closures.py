@@ -113,7 +113,8 @@ def closure_error(rules: CallRules, reached: object, blamed: Callable[[object], 
         blamed: says of a value whether it is such a one.
     """
     rules = origin(rules)
-    called = getattr(rules.function, "_called", f"{rules.name}.apply")
+    made_of_function = hasattr(rules.function, "__wrapped__")  # by `custom_rules`
+    called = rules.name if made_of_function else f"{rules.name}.apply"
     return closure_error_of(rules.name, called, rules.bodies(), reached, blamed)
 
 

@@ -57,9 +57,7 @@ class JaxRules(UserRules):
         return jnp.copy(x)
 
     def forward(self, values: Values) -> tuple[list[Value], Template]:
-        # One forward for all calls, whatever needs a gradient, unless the class says that it differs.
-        needs = [False] * len(values) if self.cls._plain_forward else None
-        bodies = self._bodies(values, needs)
+        bodies = self._bodies(values, [False] * len(values))
         return _listed(bind_code(bodies.forward, values)), bodies.template
 
     def run(self, values: Values, needs: Needs = None, with_setup: bool = True) -> Outcome:

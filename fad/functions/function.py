@@ -114,7 +114,7 @@ else:
 __all__ = ["Context", "Function", "VmapInfo"]
 
 
-_READ = frozenset([*RULES, *SETTINGS, "_plain_forward"])
+_READ = frozenset([*RULES, *SETTINGS])
 
 
 def _forget(cls: _FunctionType) -> None:
@@ -223,7 +223,6 @@ class Function(metaclass=_FunctionType):
     _mixed: list[object]  # what its bases defined then that are no Functions
     _plans: Table
     _backward_cls: type[FunctionNode]  # of the nodes that record its calls
-    _plain_forward = False  # with ``jax_rules``: forward differs where no input needs a gradient
 
     generate_vmap_rule = True
     jax_rules = False

@@ -39,8 +39,7 @@ class FunctionClass(Protocol):
     Rules are read by their names, since each may be missing, or be one of two names.
 
     ``_plans``: the compiled bodies of a class with ``jax_rules``. ``_backward_cls``: the class of the nodes
-    that record its calls. ``_plain_forward``: with ``jax_rules``, forward differs where no input needs a
-    gradient.
+    that record its calls.
     """
 
     __name__: str
@@ -55,7 +54,6 @@ class FunctionClass(Protocol):
     sparsity: Callable[..., PyTree]
     _plans: Table
     _backward_cls: type[FunctionNode]
-    _plain_forward: bool
 
 
 def defines(cls: FunctionClass | type, name: str) -> bool:
