@@ -33,9 +33,8 @@ from fad.core.jaxapi import trace_context
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Aval, Dims, Outputs, Value
-from fad.functions.closures import closure_error
 from fad.functions.context import INERT, Notes, Ref, Template, VmapInfo
-from fad.functions.rules import Directions, Grads, Needs, Outcome, Saved, Values
+from fad.functions.rules import Directions, Grads, Needs, Outcome, Saved, Values, closure_error
 from fad.functions.user_rules import UserRules
 from fad.tape.vmap import axes_of, bind_code, named_levels, traced_in
 

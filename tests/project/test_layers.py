@@ -36,14 +36,14 @@ ROOMS = {
     "nn": "",
     "random": "",
     "scipy": "",
-    "functions": """context rules derived_rules closures native user_rules compiled_rules calls attached
+    "functions": """context rules derived_rules native user_rules compiled_rules calls
         function""",
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions",
-    "extend": "types linear_calls observing interpretation declared primitives staging operations",
+    "extend": "types observing jax_programs operations",
     "autograd": "builtin_nodes functional compiled",
     "func": "transforms",
     "rolling": "repeats scans",
@@ -55,7 +55,8 @@ TOOLS = {
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
         torch_functions while_loops""",
     "nn": "losses utils",
-    "bridge": "custom_rules",
+    "bridge": "custom_rules numpy_calls",
+    "extend": "interpretation",
     "autograd": "nested",
     "func": "module_state",
     "taylor": "series level transforms",

@@ -20,7 +20,8 @@ TOOLS = {
     "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested"],
-    "bridge": ["bridge/custom_rules"],
+    "bridge": ["bridge/custom_rules", "bridge/numpy_calls"],
+    "extend": ["extend/interpretation"],
     "func": ["func/module_state"],
     "implicit": ["implicit/"],
     "taylor": ["taylor/"],
@@ -32,7 +33,7 @@ TOOLS = {
     "viz": ["viz/"],
 }  # fmt: skip
 # Tools that code of the library looks up when it runs, by ``tool("...")`` or ``import_module``.
-LOOKED_UP = {"formulas", "hints", "viz"}
+LOOKED_UP = {"bridge", "formulas", "hints", "viz"}
 # Public modules of the library, and those of tools.
 PUBLIC = {
     "fad",
