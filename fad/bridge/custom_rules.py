@@ -250,9 +250,8 @@ class _Definition:
         members: dict[str, object] = {
             "__module__": getattr(self.f, "__module__", __name__),
             "__doc__": getattr(self.f, "__doc__", None),
+            "__wrapped__": staticmethod(self.f),
             "jax_rules": True,
-            "_plain_forward": self.fwd is not None,
-            "_called": self.name,
         }
         parameters = [p for p in self.signature.parameters.values() if p.kind in _ANY_POSITIONAL]
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_ONLY)

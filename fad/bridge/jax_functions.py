@@ -19,7 +19,7 @@ from fad.core.tensor import Tensor
 from fad.core.trees import Rest
 from fad.core.types import Array, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
-from fad.functions.closures import leaves_of
+from fad.functions.rules import leaves_of
 from fad.tape.recorder import ROOT
 from fad.tape.vmap import bind_code
 from fad.transforms.boundary import enter, leave

@@ -101,6 +101,26 @@ def jvp_in(
     return out, out_t
 
 
+def jvp_by_vjp(
+    mask: tuple[bool, ...],
+    flat: ArrayFunction,
+    values: Sequence[Array],
+    tangents: Sequence[Array],
+) -> tuple[Outputs, Outputs]:
+    """`jvp_in` of what JAX only pulls back (``jax.custom_vjp``): the pullback is linear; it is transposed."""
+    out, pullback = vjp_in(mask, flat, values)
+    outs, structure = jax.tree.flatten(out)
+    inexact = [is_inexact(o.dtype) for o in outs]
+    none = [np.zeros(o.shape, jax.dtypes.float0) for o in outs]
+
+    def pull(*cotangents: Array) -> tuple[Array, ...]:
+        every = jax.tree.unflatten(structure, spread(inexact, cotangents, none))
+        return tuple(pullback(every))
+
+    pushed = jax.linear_transpose(pull, *select(inexact, outs))(tuple(tangents))
+    return out, jax.tree.unflatten(structure, spread(inexact, pushed, none))
+
+
 def vjp_in(
     mask: tuple[bool, ...], flat: ArrayFunction, values: Sequence[Array]
 ) -> tuple[Outputs, ArrayFunction]:

@@ -34,7 +34,9 @@ from fad.core.jaxprs import (
     EXECUTED,
     KnownCall,
     calls_with_rules,
+    equations_in,
     inlined_when_traced,
+    jvp_by_vjp,
     jvp_in,
     known_call,
     run_pullback,
@@ -371,7 +373,8 @@ class Primitive(Operation):
         flat = self.to_jvp
 
         def jvp(*values: Array) -> tuple[Outputs, ...]:
-            out, out_t = jvp_in(mask, flat, values[:n], values[n:])
+            pushed = jvp_by_vjp if self._has_no_jvp(mask, values) else jvp_in
+            out, out_t = pushed(mask, flat, values[:n], values[n:])
             outs, outs_t = (out, out_t) if type(out) is tuple else ((out,), (out_t,))
             differentiable = self.differentiable_outputs(mask, outs)
             kept = tuple(select(differentiable, outs_t))
@@ -382,6 +385,18 @@ class Primitive(Operation):
         if self.dependence is not None and outputs:
             derived.dependence = functools.partial(dependence_of_jvp, self.dependence, mask)
         return derived
+
+    def _has_no_jvp(self, mask: tuple[bool, ...], values: Sequence[Array]) -> bool:
+        """Whether JAX refuses the jvp at these primals and tangents, because of a ``jax.custom_vjp``."""
+        avals, n = list(map(aval_of, values)), len(mask)
+        if (
+            self.deferrable
+            or not self.jit
+            or not any(name.startswith("custom_vjp_call") for name in self._find_calls(avals[:n]))
+        ):
+            return False
+        closed, _ = trace(lambda *at: jvp_in(mask, self.to_jvp, at[:n], at[n:])[1], avals)
+        return any(eqn.primitive.name == "custom_lin" for eqn in equations_in(closed.jaxpr))
 
     # Batching
 

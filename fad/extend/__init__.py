@@ -27,16 +27,16 @@ _NAMES = {
         run_program=run_jaxpr scan_parts while_parts""",
     "fad.core.dataflow": "Dataflow",
     "fad.arrays.operations": "array_function",
-    "fad.extend.declared": "declared_sparsity",
-    "fad.functions.attached": "with_derivative",
-    "fad.extend.linear_calls": "linear_call",
-    "fad.extend.primitives": "batched_program derivative_program native_primitive",
-    "fad.extend.staging": "aval_of body_of dependence split_call stage varying_alike",
-    "fad.extend.interpretation": "depends_on_point derivative_of interpret scattered_to",
+    "fad.functions.calls": "with_derivative",
+    "fad.extend.jax_programs": """aval_of batched_program body_of declared_sparsity dependence
+        depends_on_point derivative_of derivative_program linear_call native_primitive split_call stage
+        varying_alike""",
     # What a tool that looks on sees.
     "fad.extend.observing": "is_deferred node_info observe observe_nodes running_levels thread_id",
 }
+# A tool, which stands on the names above.
+_TOOLS = {"fad.extend.interpretation": "interpret scattered_to"}
 
-_face = _Face(__name__, _hints_of(__name__), _NAMES)
+_face = _Face(__name__, _hints_of(__name__), _NAMES, _TOOLS)
 __all__ = _face.names
 __getattr__ = _face.find

@@ -20,8 +20,8 @@ from fad.core.tensor import Tensor
 from fad.core.trees import partition
 from fad.core.types import Array, ArrayFunction, Dims, Operand, PyTree
 from fad.errors import RuleError, describe
-from fad.functions.closures import bare_arrays, closure_error_of, is_tracked
 from fad.functions.context import Template
+from fad.functions.rules import bare_arrays, closure_error_of, is_tracked
 from fad.functions.user_rules import pair
 from fad.tape.staged import code_of
 

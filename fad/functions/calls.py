@@ -1,4 +1,4 @@
-"""A call of a Function: the operation that `bind` can run, the node that records it, and the fast path."""
+"""A call of a Function: the node that records it, the operation that `bind` runs, and the fast path."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import jax
 import numpy as np
 
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
-from fad.core.jaxapi import array_type
+from fad.core.jaxapi import array_type, zeros
 from fad.core.level import (
     LanesLevel,
     Level,
@@ -30,7 +30,6 @@ from fad.core.tensor import Tensor, bottom, new_tensor, version_of
 from fad.core.types import Dims, Mask, MaybeValue, Operand, Operation, Runner, Use, Value
 from fad.errors import RuleError, describe
 from fad.functions import native
-from fad.functions.closures import checked_arrays, noting_leaves, numbers_suffice, without_leaves
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import INPUT, OUTPUT, SINGLE, Context, Ref, Template
 from fad.functions.derived_rules import (
@@ -38,7 +37,6 @@ from fad.functions.derived_rules import (
     DerivativeRules,
     ReplacedRules,
     linear_call,
-    origin,
 )
 from fad.functions.rules import (
     CallRules,
@@ -48,6 +46,11 @@ from fad.functions.rules import (
     Saved,
     Signature,
     Values,
+    checked_arrays,
+    noting_leaves,
+    numbers_suffice,
+    origin,
+    without_leaves,
 )
 from fad.functions.user_rules import UserRules
 from fad.tape.anomaly import mode as anomaly
@@ -502,6 +505,98 @@ def check_unchanged(rules: CallRules, args: Sequence[object], versions: Sequence
                 "the derivative is unknown. Change the handle that forward is given, and say so with "
                 "ctx.mark_dirty."
             )
+
+
+# ``with_derivative``: values that were computed in another way, with derivatives by rules.
+
+
+class AttachedRules(Protocol):
+    """The rules that `with_derivative` takes; hashable: calls with equal ones share compiled code."""
+
+    @property
+    def name(self) -> str: ...
+
+    def pushforward(
+        self, values: Values, inputs: Values, tangents: Sequence[MaybeValue]
+    ) -> Sequence[MaybeValue]: ...
+
+    def pullback(
+        self, values: Values, inputs: Values, cotangents: Values, need: Sequence[bool]
+    ) -> Sequence[MaybeValue]: ...
+
+
+def with_derivative(rules: AttachedRules, values: Values, inputs: Values) -> list[Value]:
+    """``values``, computed in another way, as a function of ``inputs``, with derivatives by ``rules``.
+
+    A solver has found the values, or a program on the host; nothing of that is recorded. The rules read the
+    values as outputs, which depend on the inputs, so that derivatives of any order are right.
+
+    Arguments:
+        rules: an object with a ``name`` and two methods, hashable.
+            ``pushforward(values, inputs, tangents)`` returns the tangents of the values; None is zero.
+            ``pullback(values, inputs, cotangents, need)`` returns a gradient for each input, None
+            where ``need`` says that it is not wanted. Both compute with values of any level, by
+            operations of fad; complex cotangents are PyTorch's, the conjugates of those of JAX.
+        values: arrays or Tensors without a history.
+        inputs: arrays or Tensors.
+
+    Returns:
+        The values, with their place in graphs and transforms.
+
+    >>> import fad, math
+    >>> from fad import extend
+    >>> class SquareRoot:
+    ...     name = "square_root"
+    ...     def pushforward(self, values, inputs, tangents):
+    ...         return [tangents[0] / (2.0 * values[0])]
+    ...     def pullback(self, values, inputs, cotangents, need):
+    ...         return [cotangents[0] / (2.0 * values[0])]
+    >>> def square_root(x):
+    ...     y = fad.tensor(math.sqrt(x.item()))
+    ...     return extend.with_derivative(SquareRoot(), [y], [x])[0]
+    >>> float(fad.grad(square_root)(4.0)), float(fad.grad(fad.grad(square_root))(4.0))
+    (0.25, -0.03125)
+    """
+    return list(bind(FunctionOp(_Attached(rules, len(values))), [*values, *inputs]))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Attached(CallRules):
+    """The rules of the operation (values, inputs) -> values; ``solved`` counts the values."""
+
+    rules: AttachedRules
+    solved: int
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.rules.name
+
+    def forward(self, values: Values) -> tuple[list[Value], Template]:
+        return list(values[: self.solved]), Template.flat_of(self.solved)
+
+    def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
+        return saved.at(values, outs, ())
+
+    def pushforward(
+        self, saved: Saved, directions: Sequence[MaybeValue], order: int | None = None
+    ) -> list[MaybeValue]:
+        inputs, tangents = saved.values[self.solved :], directions[self.solved :]
+        if all([t is None for t in tangents]):
+            return [None] * self.solved
+        return list(self.rules.pushforward(saved.outs, inputs, tangents))
+
+    def pullback(
+        self, saved: Saved, cotangents: Sequence[MaybeValue], need: Sequence[bool]
+    ) -> list[MaybeValue]:
+        inputs = saved.values[self.solved :]
+        pairs = zip(inputs, need[self.solved :], strict=True)
+        wanted = tuple([n and is_inexact(x.dtype) for x, n in pairs])
+        if not any(wanted):
+            return [None] * len(need)
+        outs = zip(cotangents, saved.out_avals, strict=True)
+        full = [zeros(a) if c is None else c for c, a in outs]
+        grads = self.rules.pullback(saved.outs, inputs, full, wanted)
+        return [*[None] * self.solved, *grads]
 
 
 # The fast path for calls of Functions on the eager tape.

@@ -33,9 +33,8 @@ from fad.core.jaxapi import trace_context
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.types import Array, Aval, Dims, Outputs, Value
-from fad.functions.closures import closure_error
 from fad.functions.context import INERT, Notes, Ref, Template, VmapInfo
-from fad.functions.rules import Directions, Grads, Needs, Outcome, Saved, Values
+from fad.functions.rules import Directions, Grads, Needs, Outcome, Saved, Values, closure_error
 from fad.functions.user_rules import UserRules
 from fad.tape.vmap import axes_of, bind_code, named_levels, traced_in
 
@@ -57,9 +56,7 @@ class JaxRules(UserRules):
         return jnp.copy(x)
 
     def forward(self, values: Values) -> tuple[list[Value], Template]:
-        # One forward for all calls, whatever needs a gradient, unless the class says that it differs.
-        needs = [False] * len(values) if self.cls._plain_forward else None
-        bodies = self._bodies(values, needs)
+        bodies = self._bodies(values, [False] * len(values))
         return _listed(bind_code(bodies.forward, values)), bodies.template
 
     def run(self, values: Values, needs: Needs = None, with_setup: bool = True) -> Outcome:

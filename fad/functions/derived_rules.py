@@ -50,6 +50,7 @@ from fad.functions.rules import (
     Saved,
     Values,
     avals_of,
+    of_base,
     pull_through,
     push_through,
 )
@@ -499,29 +500,15 @@ class LinearRules(SameCallRules):
 
     inputs: Mask
 
-    @property
-    def has_transpose(self) -> bool:
-        return True
-
-    def forward(self, values: Values) -> tuple[list[Value], Template]:
-        return self.base.forward(values)
-
-    def run(self, values: Values, needs: Needs = None) -> Outcome:
-        return self.base.run(values, needs)
-
-    def setup(self, values: Values, outs: Values, template: Template, needs: Needs = None) -> Saved:
-        return self.base.setup(values, outs, template, needs)
+    has_transpose = True  # type: ignore[assignment]
+    forward = of_base("forward")
+    run = of_base("run")
+    setup = of_base("setup")
+    pushforward = of_base("pushforward")
+    batch = of_base("batch")
 
     def for_pullback(self, saved: Saved, values: Values, outs: Values) -> Saved:
         return saved.at(values, outs, saved.extras)
-
-    def pushforward(self, saved: Saved, directions: Directions, order: int | None = None) -> Pushed:
-        return self.base.pushforward(saved, directions, order)
-
-    def batch(
-        self, values: Values, dims: Dims, info: VmapInfo
-    ) -> tuple[list[Value], Template] | None:
-        return self.base.batch(values, dims, info)
 
     def pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         pairs = list(zip(need, self.inputs, strict=True))
@@ -579,6 +566,7 @@ class DerivativeRules(CallRules):
     """
 
     is_direct = True
+    has_transpose = True  # type: ignore[assignment]
 
     base: CallRules
     counts: tuple[int, ...]
@@ -605,17 +593,8 @@ class DerivativeRules(CallRules):
         """Whether it is linear in the directions."""
         return self.order is None
 
-    @property
-    def has_transpose(self) -> bool:
-        return True
-
-    @property
-    def solved(self) -> int:  # type: ignore[override]
-        return self.base.solved
-
-    @property
-    def are_of_the_body(self) -> bool:
-        return self.base.are_of_the_body
+    solved = of_base("solved")
+    are_of_the_body = of_base("are_of_the_body")
 
     def forward(
         self, values: Values, primal_saved: Saved | None = None
@@ -696,17 +675,9 @@ class BatchedRules(SameCallRules):
     randomness: str = "error"
     first: int = 0
 
-    @property
-    def solved(self) -> int:  # type: ignore[override]
-        return self.base.solved
-
-    @property
-    def are_of_the_body(self) -> bool:
-        return self.base.are_of_the_body
-
-    @property
-    def has_transpose(self) -> bool:
-        return self.base.has_transpose
+    solved = of_base("solved")
+    are_of_the_body = of_base("are_of_the_body")
+    has_transpose = of_base("has_transpose")
 
     def level(self) -> BatchLevel:
         """A fresh level to run the base's bodies in."""
@@ -794,13 +765,6 @@ class BatchedRules(SameCallRules):
             inside = [trees.map_leaves(lambda t, d=d: _batched(level, t, d), x) for x, d in pairs]
             pushed = self.base.pushforward(self._at(level, saved), inside, order)
             return [trees.map_leaves(lambda t: level.unwrap(t, 0), x) for x in pushed]
-
-
-def origin(rules: CallRules) -> CallRules:
-    """The rules of the call that these are made from."""
-    while isinstance(rules, (BatchedRules, DerivativeRules, LinearRules)):
-        rules = rules.base
-    return rules
 
 
 _SUM_LANES = Primitive("sum", lambda x: jnp.sum(x, axis=0))

@@ -19,9 +19,7 @@ from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import GradientError, RuleError
 from fad.functions import calls
-from fad.functions.attached import with_derivative
-from fad.functions.calls import FunctionNode, FunctionOp
-from fad.functions.closures import is_plain
+from fad.functions.calls import FunctionNode, FunctionOp, with_derivative
 from fad.functions.compiled_rules import JaxRules
 from fad.functions.context import ARRAYS, SINGLE, Context, Notes, Template, VmapInfo, split
 from fad.functions.rules import (
@@ -31,6 +29,7 @@ from fad.functions.rules import (
     checked_signature,
     defines,
     has_rules,
+    is_plain,
 )
 from fad.functions.user_rules import UserRules, as_value
 from fad.tape.grad_mode import no_grad
@@ -114,7 +113,7 @@ else:
 __all__ = ["Context", "Function", "VmapInfo"]
 
 
-_READ = frozenset([*RULES, *SETTINGS, "_plain_forward"])
+_READ = frozenset([*RULES, *SETTINGS])
 
 
 def _forget(cls: _FunctionType) -> None:
@@ -223,7 +222,6 @@ class Function(metaclass=_FunctionType):
     _mixed: list[object]  # what its bases defined then that are no Functions
     _plans: Table
     _backward_cls: type[FunctionNode]  # of the nodes that record its calls
-    _plain_forward = False  # with ``jax_rules``: forward differs where no input needs a gradient
 
     generate_vmap_rule = True
     jax_rules = False

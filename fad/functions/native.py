@@ -47,10 +47,17 @@ from fad.core.jaxprs import active, conjugate, jaxpr_key, select, spread
 from fad.core.level import state, traced_by_jax
 from fad.core.types import Array, Aval, JaxEquation, JaxProgram, Operand
 from fad.errors import GradientError, RuleError
-from fad.functions.closures import checked_arrays, closure_error, is_tracer, noting_leaves
 from fad.functions.context import Template
-from fad.functions.derived_rules import BatchedRules, DerivativeRules, origin
-from fad.functions.rules import CallRules, Values
+from fad.functions.derived_rules import BatchedRules, DerivativeRules
+from fad.functions.rules import (
+    CallRules,
+    Values,
+    checked_arrays,
+    closure_error,
+    is_tracer,
+    noting_leaves,
+    origin,
+)
 from fad.tape.vmap import has_draws, note_call
 
 _Avals: TypeAlias = Sequence[Any]

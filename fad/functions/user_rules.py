@@ -22,7 +22,6 @@ from fad.core.tensor import Tensor, new_tensor
 from fad.core.trees import HOLE
 from fad.core.types import Array, Aval, Dims, MaybeValue, PyTree, Value
 from fad.errors import GradientError, HostValueError, RuleError, StructureError, describe
-from fad.functions.closures import host_error
 from fad.functions.context import (
     EXTRA,
     INPUT,
@@ -52,6 +51,7 @@ from fad.functions.rules import (
     Signature,
     Values,
     defines,
+    host_error,
     pull_through,
     push_through,
 )
@@ -287,15 +287,15 @@ class UserRules(CallRules):
         return self.cls.__name__
 
     @property
-    def function(self) -> FunctionClass:
+    def function(self) -> FunctionClass:  # type: ignore[override]
         return self.cls
 
     @property
-    def are_of_the_body(self) -> bool:
+    def are_of_the_body(self) -> bool:  # type: ignore[override]
         return not (self.signature.vjp or self.has_forward_rule)
 
     @property
-    def has_jet(self) -> bool:
+    def has_jet(self) -> bool:  # type: ignore[override]
         return self.signature.jet
 
     @property

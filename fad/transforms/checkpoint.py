@@ -239,7 +239,7 @@ class CheckpointRules(CallRules):
     are_of_the_body = True
 
     @property
-    def likeness(self) -> Hashable:
+    def likeness(self) -> Hashable:  # type: ignore[override]
         """In traced code, what a body says of its derivative is in its program: it cannot have hooks."""
         flags = (self.count, self.operands, self.alone, self.recording, self.writes)
         return (*flags, tuple(self.requires), *self.batches)

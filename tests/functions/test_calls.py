@@ -14,7 +14,7 @@ from helpers import assert_close, leaf
 import fad
 import fad.numpy as fnp
 from fad.errors import GradientError, RuleError
-from fad.functions.closures import is_plain
+from fad.functions.rules import is_plain
 
 X = jnp.array([0.3, -0.5, 0.7])
 runs: Counter[str] = Counter()

@@ -36,14 +36,14 @@ ROOMS = {
     "nn": "",
     "random": "",
     "scipy": "",
-    "functions": """context rules derived_rules closures native user_rules compiled_rules calls attached
+    "functions": """context rules derived_rules native user_rules compiled_rules calls
         function""",
     "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
         safe_where""",
     "compile": "signatures places surroundings outer_tensors state fast_path jit",
     "methods": "names in_place history operators values views",
     "bridge": "protocols jax_functions",
-    "extend": "types linear_calls observing interpretation declared primitives staging operations",
+    "extend": "types observing jax_programs operations",
     "autograd": "builtin_nodes functional compiled",
     "func": "transforms",
     "rolling": "repeats scans",
@@ -55,7 +55,8 @@ TOOLS = {
     "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
         torch_functions while_loops""",
     "nn": "losses utils",
-    "bridge": "custom_rules",
+    "bridge": "custom_rules numpy_calls",
+    "extend": "interpretation",
     "autograd": "nested",
     "compile": "hooks shardings",
     "func": "module_state",

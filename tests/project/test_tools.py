@@ -20,8 +20,9 @@ TOOLS = {
     "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested"],
-    "bridge": ["bridge/custom_rules"],
+    "bridge": ["bridge/custom_rules", "bridge/numpy_calls"],
     "compile": ["compile/hooks", "compile/shardings"],
+    "extend": ["extend/interpretation"],
     "func": ["func/module_state"],
     "methods": ["methods/functions", "methods/placement", "methods/shapes", "methods/text"],
     "implicit": ["implicit/"],
@@ -34,6 +35,8 @@ TOOLS = {
     "views": ["views/masked_parts"],
     "viz": ["viz/"],
 }  # fmt: skip
+# Tools that code of the library looks up when it runs, by ``tool("...")`` or ``import_module``.
+LOOKED_UP = {"bridge", "formulas", "hints", "viz"}
 # Public modules of the library, and those of tools.
 PUBLIC = {
     "fad",
@@ -84,6 +87,20 @@ def imports(source: str) -> Iterator[tuple[str, str]]:
             yield modules[of.id], node.attr  # type: ignore[attr-defined]
 
 
+def looked_up(source: str) -> set[str]:
+    """The modules of fad that ``tool("...")`` or ``import_module("fad....")`` name in a source."""
+    modules = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            function, name = ast.unparse(node.func), str(node.args[0].value)
+            if function == "tool":
+                assert f"fad.{name}" in MODULES, name
+                modules.add(f"fad.{name}")
+            elif function.endswith("import_module") and name.startswith("fad."):
+                modules.add(name)
+    return modules
+
+
 def is_public(module: str, name: str) -> bool:
     if module not in PUBLIC:
         return False
@@ -109,14 +126,16 @@ def test_tools_take_public_names_alone() -> None:
 
 def test_the_library_imports_no_tool() -> None:
     """What is public in `fad`, `fad.autograd` is looked up later, see `fad.core.faces`."""
+    sources = {m: path.read_text() for m, path in MODULES.items() if tool_of(m) is None}
     wrong = [
         f"{module} imports {source}"
-        for module, path in MODULES.items()
-        if tool_of(module) is None
-        for source, _ in imports(path.read_text())
+        for module, text in sources.items()
+        for source, _ in imports(text)
         if tool_of(source) is not None
     ]
     assert not wrong, "\n".join(wrong)
+    later = {tool_of(name): module for module, text in sources.items() for name in looked_up(text)}
+    assert later.keys() - {None} == LOOKED_UP, later
 
 
 def test_the_library_is_counted_without_them() -> None:
@@ -140,6 +159,8 @@ def test_what_is_counted() -> None:
     text = "from fad.core import trees\nfrom fad.core.level import bind\nimport fad\nfad.grad(trees.f)\n"
     found = set(imports(text))
     assert {("fad.core.level", "bind"), ("fad.core.trees", "f"), ("fad", "grad")} <= found
+    text = "tool('hints.calls').f()\nimportlib.import_module('fad.viz')\nimport_module('jax')\n"
+    assert looked_up(text) == {"fad.hints.calls", "fad.viz"}
     assert is_public("fad", "grad") and not is_public("fad.core.level", "bind")
     assert not is_public("fad", "core") and not is_public("fad.extend", "_face")
 
