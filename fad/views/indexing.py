@@ -246,24 +246,6 @@ def is_basic(form: tuple[Hashable, ...]) -> bool:
 # long, where None and ``...`` stand) is static.
 
 
-def _rebuild(form: tuple[Any, ...], values: Sequence[Operand]) -> tuple[PyTree, ...]:
-    """The index for JAX, windows still as slices from a traced start."""
-    it = iter(values)
-    index: list[object] = []
-    for f in form:
-        if f == NEW:
-            index.append(None)
-        elif isinstance(f, bool):
-            index.append(np.arange(int(f)))  # see `_with_flags`
-        elif f in (ARRAY, INT):
-            index.append(next(it))
-        elif f[0] == SLICE:
-            index.append(slice(*f[1:]))
-        else:
-            index.append((next(it), f[1]))
-    return tuple(index)
-
-
 def _with_flags(form: tuple[Hashable, ...], x: Array) -> Array:
     """``x`` with a dimension of length 1 for each bool in an index, of which an array of one position, or of
     none, selects: the same, and where there are new dimensions too JAX places that of a bool wrongly.
@@ -295,7 +277,7 @@ def _int32(starts: Sequence[Array | int]) -> list[Array | np.int32]:
 
 
 def _windows(
-    form: tuple[Hashable, ...], values: Sequence[Operand], shape: tuple[int, ...], ints: bool
+    form: tuple[Any, ...], values: Sequence[Any], shape: tuple[int, ...], ints: bool
 ) -> tuple[list[Array | int], list[int], tuple[Any, ...]]:
     """Where the windows of an index are, and what is left of it inside of them.
 
@@ -308,16 +290,24 @@ def _windows(
     starts: list[Array | int] = []
     sizes: list[int] = []
     rest: list[object] = []
-    lengths = iter(shape)
-    for f, i in zip(form, _rebuild(form, values), strict=True):
+    lengths, numbers = iter(shape), iter(values)
+    for f in form:
         if f == NEW:
-            rest.append(i)
+            rest.append(None)
             continue
-        start, size, left = 0, next(lengths), i
-        if f == INT and ints:
-            start, size, left = i, 1, 0
-        elif isinstance(i, tuple):
-            start, size, left = *i, slice(None)
+        start: Array | int = 0
+        left: object = slice(None)
+        size = next(lengths)
+        if isinstance(f, bool):
+            left = np.arange(int(f))  # see `_with_flags`
+        elif f == INT and ints:
+            start, size, left = next(numbers), 1, 0
+        elif f in (ARRAY, INT):
+            left = next(numbers)
+        elif f[0] == SLICE:
+            left = slice(*f[1:])
+        else:
+            start, size = next(numbers), f[1]
         starts.append(start)
         sizes.append(size)
         rest.append(left)

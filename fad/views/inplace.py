@@ -52,10 +52,10 @@ from fad.views.chains import (
     form_of,
     numbers_of,
     overlaps,
-    same_chain,
     split_numbers,
 )
 from fad.views.indexing import getter, step_of, updater
+from fad.views.make_view import same_view
 from fad.views.pytree import original
 
 # The Primitives of writes: a base with a new value in its view, and how that is differentiated.
@@ -494,8 +494,12 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
         form, values = step
         write(index_put(form), [x, value, *values])
         return
-    if isinstance(value, Tensor) and _same_view(x, step, value):
-        return  # the last part of ``x[i] += v``: the view has been written to already
+    if same_view(x, value, step):
+        link = link_of(
+            value
+        )  # the last part of ``x[i] += v``: it has been written to, if that is allowed
+        if link is not None and (link.creation is DEFAULT or x.level.id <= state.watermark):
+            return
     replace(x, value, step, "x[i] = v")
 
 
@@ -505,18 +509,6 @@ _NO_MASKS = frozenset([int, slice, tuple])  # the types of most indices: `isinst
 def _is_mask(index: object) -> bool:
     """Whether an index is one bool array, which also serves without concrete values."""
     return isinstance(index, (Tensor, jax.Array, np.ndarray)) and index.dtype == bool
-
-
-def _same_view(x: Tensor, step: Step, value: Tensor) -> bool:
-    """Whether ``value`` is the very view of ``x`` that ``step`` makes."""
-    value_link = link_of(value)
-    if value_link is None:
-        return False
-    if value_link.creation is not DEFAULT and x.level.id > state.watermark:
-        return False
-    link = _link(x)
-    base, chain = (x, ()) if link is None else (link.base, link.chain)
-    return value_link.base is base and same_chain((*chain, step), value_link.chain)
 
 
 def _link(t: Tensor) -> Link | None:

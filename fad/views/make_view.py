@@ -388,16 +388,13 @@ def shares(a: object, b: object) -> bool:
     return a.meta.storage is b.meta.storage is not UNSHARED
 
 
-def same_view(a: object, b: object) -> bool:
-    """Whether two views show the same part of one base."""
+def same_view(a: object, b: object, *steps: Step) -> bool:
+    """Whether ``b`` is the view that ``steps`` make of ``a``; without any, the same view as ``a``."""
     if not isinstance(a, Tensor) or not isinstance(b, Tensor):
         return False
     ours, theirs = link_of(a), link_of(b)
-    if ours is None or theirs is None:
-        return False
-    return (
-        ours.base is not None and ours.base is theirs.base and same_chain(ours.chain, theirs.chain)
-    )
+    base, chain = (a, ()) if ours is None or ours.base is None else (ours.base, ours.chain)
+    return theirs is not None and theirs.base is base and same_chain((*chain, *steps), theirs.chain)
 
 
 # View ops of your own: `view_function`.
