@@ -397,8 +397,9 @@ class Guard:
             map(operator.is_, selected, self._seen)
         ):
             return False
-        if any([len(x) != count for x, count in self._were_filled]):
-            return False
+        for x, count in self._were_filled:
+            if len(x) != count:
+                return False
         may_fill = itertools.chain(self._were_empty, itertools.compress(there, self._may_fill))
         return not any(map(_holds_things, filter(len, may_fill)))
 
