@@ -14,11 +14,9 @@ import numpy as np
 
 from fad.core.avals import Count
 from fad.core.caches import exact
-from fad.core.faces import tool
 from fad.core.tensor import Tensor
 from fad.core.trees import is_leaf
-from fad.core.types import Array, ArrayFunction, Axes, NumpyArray, PyTree, Value
-from fad.errors import describe
+from fad.core.types import ArrayFunction, NumpyArray, PyTree
 
 if TYPE_CHECKING:
     from fad.arrays.operations import Op
@@ -182,35 +180,6 @@ class Unhashable(Exception):
 
     def __init__(self, value: object) -> None:
         self.value = value
-
-
-def unhashable_message(who: str, parameter: str, value: object) -> str:
-    """The message for a static argument that cannot be part of a key."""
-    if isinstance(value, set):
-        advice = "a frozenset or a tuple"
-    elif callable(value):
-        advice = "a function, or an object with __hash__ and __eq__"
-    else:
-        advice = "a tuple, a number, a string, or an object with __hash__ and __eq__"
-    return (
-        f"{who}: the argument {parameter!r} is static (it shapes the compiled function), so it "
-        f"must be hashable, but got {describe(value)}. Write {advice} instead"
-    )
-
-
-def static_error(who: str, names: Sequence[str], values: Sequence[object]) -> TypeError:
-    """What to raise where JAX says that an argument must be hashable: arrays are not.
-
-    Arguments:
-        who: the function.
-        names, values: the arguments that are static.
-    """
-    arrays = [(n, v) for n, v in zip(names, values, strict=True) if is_array(v)]
-    what = " and ".join([f"{n} is {describe(v)}" for n, v in arrays]) or "an array is given for it"
-    return TypeError(
-        f"{who}: an argument that shapes the compiled function must be a Python number: {what}. Write "
-        "float(x) or int(x); no derivative goes through it"
-    )
 
 
 def freeze(value: PyTree, role: int, leaves: list[PyTree]) -> PyTree:
@@ -425,12 +394,7 @@ def _all_numbers(value: PyTree) -> bool:
     return True
 
 
-# Dimensions as PyTorch counts them: where a function works along one, a number has one dimension.
-#
-#     fad.tensor(2.0).sum(dim=-1)
-#     fad.tensor(2.0).sort(dim=0).values
-#
-# Both are 2.0, as in PyTorch. With ``axis=``, and by position, they are NumPy's error.
+# Dimensions: with ``dim=`` or ``dims=`` they are PyTorch's, see `fad.formulas.torch_dimensions`.
 
 # Functions of JAX that work along dimensions: with ``dim=`` or ``dims=``, a number has one.
 ALONG = frozenset(
@@ -439,79 +403,24 @@ ALONG = frozenset(
     nanpercentile nanprod nanquantile nanstd nansum nanvar percentile prod ptp quantile softmax sort
     std sum var vector_norm""".split()
 )
-# Those of PyTorch, in `fad.formulas.torch_functions` and beside it: also by position, or without a dimension.
-OF_NUMBERS = frozenset(
-    """aminmax cummax cummin index_add index_copy index_fill index_select kthvalue log_softmax logcumsumexp
-    logsumexp max median min mode msort nanmedian norm softmax sort std topk var""".split()
-)
-# Those for which no dimensions, ``dim=()``, are all of them.
-_ALL_IF_EMPTY = frozenset("amax amin count_nonzero mean nanmean nansum norm std sum var".split())
-_PARTS = frozenset("nanpercentile nanquantile percentile quantile".split())  # take several parts
 
 
-def text(x: Value) -> str:
-    """Dtype and shape of an array, for an error message."""
-    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
+def along_axes(name: str, function: ArrayFunction, names: Sequence[str]) -> ArrayFunction:
+    """A function in `ALONG`, with NumPy's error for an axis that there is not: some of JAX's are unclear.
 
-
-def all_if_empty(name: str, dims: Axes) -> Axes:
-    """``dims``; None, which is all of them, if there are none and the function takes that for all."""
-    return None if dims is not None and np.size(dims) == 0 and name in _ALL_IF_EMPTY else dims
-
-
-def of_number(
-    function: Callable[..., PyTree],
-    x: Array,
-    args: Args,
-    kwargs: Kwargs,
-    shape: tuple[int, ...] = (),
-) -> PyTree:
-    """``function`` of an array without dimensions, which counts as having one."""
-    out = function(jnp.reshape(x, 1), *args, **kwargs)
-    return jax.tree.map(lambda o: jnp.reshape(o, shape), out)
-
-
-def along(
-    name: str, function: ArrayFunction, names: Sequence[str], of_torch: bool
-) -> ArrayFunction:
-    """A function in `ALONG`, for calls of one kind.
-
-    Arguments:
-        name: its name.
-        function: the function of JAX.
-        names: its parameters; the first one is the array.
-        of_torch: whether the calls give its dimensions as ``dim=`` or ``dims=``.
+    ``names`` are its parameters, the first of which is the array.
     """
-    place = names.index("axis") - 1
 
     def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        if not args and names[0] in kwargs:
-            args = (kwargs.pop(names[0]),)
-        if not args:
-            return function(**kwargs)  # raises what is missing
-        x, rest = args[0], args[1:]
-        dims = rest[place] if len(rest) > place else kwargs.get("axis")
-        if not of_torch:
-            _check_axis(max(np.ndim(x), "cum" in name), dims)
-            return function(x, *rest, **kwargs)
-        tool("formulas.torch_functions").dims_of(
-            jnp.asarray(x), dims, name
-        )  # raises if there is none
-        if len(rest) <= place:
-            kwargs["axis"] = all_if_empty(name, dims)
-        if np.ndim(x):
-            return function(x, *rest, **kwargs)
-        parts = (rest[0] if rest else kwargs["q"]) if name in _PARTS else 0.0
-        return of_number(function, x, rest, kwargs, np.shape(parts))
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        axis = arguments.get("axis")
+        for a in axis if isinstance(axis, (tuple, list)) else (axis,):
+            ndim = max(np.ndim(arguments.get(names[0], ())), "cum" in name)
+            if isinstance(a, int) and not -ndim <= a < ndim:
+                raise np.exceptions.AxisError(a, ndim)
+        return function(*args, **kwargs)
 
     return call
-
-
-def _check_axis(ndim: int, axis: Axes) -> None:
-    """Raise NumPy's error for an axis that there is not: some functions of JAX raise an unclear one."""
-    for a in axis if isinstance(axis, (tuple, list)) else (axis,):
-        if isinstance(a, int) and not -ndim <= a < ndim:
-            raise np.exceptions.AxisError(a, ndim)
 
 
 # PyTorch's keywords in functions of JAX: ``dim=`` and ``keepdim=`` beside ``axis=`` and ``keepdims=``.

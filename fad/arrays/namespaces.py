@@ -16,11 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from fad.arrays import special_cases
 from fad.arrays.arguments import ARRAY, ONE, STRUCTURE, Function, Role, is_list
 from fad.arrays.control_flow import maker, with_bodies, with_known_reducers, with_padding
-from fad.arrays.numpy_keywords import at_lists
 from fad.arrays.operations import (
     FOLLOWS,
     KEYS,
@@ -208,7 +208,7 @@ def derive(name: str, where: str, module: str, value: PyTree) -> PyTree:
     if listed(special_cases.INDEXERS):
         return _Indexer(name, where, value, results)
     if listed(special_cases.CLASSES):
-        return _class(name, where, value)
+        return tool("formulas.array_classes").derived(name, where, value)
     if not callable(value) or isinstance(value, type) or _is_typing(value):
         return value
     if listed(special_cases.LOOPS):
@@ -338,65 +338,6 @@ def _factory(op: Op) -> Function:
     return copy_signature(function, make, op.name, op.where)
 
 
-def _class(name: str, where: str, jax_class: Any) -> type:
-    """The fad version of a class whose instances contain arrays.
-
-    An instance keeps the arguments that it was made of; each method is one operation, which makes
-    the JAX object inside and calls the method on it, with those of other instances that it is given.
-    """
-    ops: dict[str, Op] = {}
-
-    def operation(attribute: str) -> Op:
-        def run(
-            options: PyTree, named: PyTree, args: PyTree, kwargs: PyTree, others: PyTree
-        ) -> PyTree:
-            instance = jax_class(*options, **named)
-            member = getattr(instance, attribute)
-            arguments = {**dict(enumerate(args)), **kwargs}
-            for place, its_options, its_named in others:
-                arguments[place] = jax_class(*its_options, **its_named)
-            args = [arguments.pop(k) for k in range(len(args))]
-            return member(*args, **arguments) if callable(member) else member
-
-        if attribute not in ops:
-            roles: dict[str, Role] = {"options": ARRAY, "args": ARRAY}
-            roles.update(named=STRUCTURE, kwargs=STRUCTURE, others=STRUCTURE)
-            ops[attribute] = Op(f"{name}.{attribute}", where, run, roles)
-        return ops[attribute]
-
-    class Instance:
-        __slots__ = ("_named", "_options")
-
-        def __init__(self, *options: PyTree, **named: PyTree) -> None:
-            self._options = options
-            self._named = named
-
-        def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-            return operation("__call__").function(self._options, self._named, args, kwargs, ())
-
-        def __getattr__(self, attribute: str) -> PyTree:
-            if attribute.startswith("_"):
-                raise AttributeError(attribute)
-            run = operation(attribute)
-            if not callable(getattr(jax_class, attribute, None)):
-                return run.function(self._options, self._named, (), {}, ())
-
-            def method(*args: PyTree, **kwargs: PyTree) -> PyTree:
-                arguments: list[tuple[int | str, PyTree]] = [*enumerate(args), *kwargs.items()]
-                instances = {k: a for k, a in arguments if isinstance(a, Instance)}
-                others = tuple([(k, a._options, a._named) for k, a in instances.items()])
-                args = tuple([0 if k in instances else a for k, a in enumerate(args)])
-                kwargs = {k: 0 if k in instances else a for k, a in kwargs.items()}
-                return run.function(self._options, self._named, args, kwargs, others)
-
-            return copy_signature(method, getattr(jax_class, attribute), attribute, where)
-
-    Instance.__name__ = Instance.__qualname__ = name
-    Instance.__module__ = where
-    Instance.__doc__ = jax_class.__doc__
-    return Instance
-
-
 class _Indexer:
     """An object such as ``r_``, which computes when it is indexed."""
 
@@ -419,13 +360,28 @@ def _ufunc(op: Op, ufunc: Any) -> Function:
         full = f"{op.name}.{method}"
         is_written = full in special_cases.WRITTEN["jax.numpy"]
         function = _written("jax.numpy", full, of_jax) if is_written else of_jax
-        function = at_lists(function) if method == "at" else function
+        function = _at_lists(function) if method == "at" else function
         made = Op(full, op.where, function, roles).function
         made.__name__ = method
         setattr(op.function, method, made)
     for attribute in special_cases.UFUNC_ATTRIBUTES:
         setattr(op.function, attribute, getattr(ufunc, attribute))
     return op.function
+
+
+def _at_lists(function: Function) -> Function:
+    """The method ``at`` of a ufunc, with lists as arrays of indices."""
+
+    def array(index: PyTree) -> PyTree:
+        return jnp.asarray(index) if isinstance(index, list) else index
+
+    @functools.wraps(function)
+    def call(a: ArrayLike, indices: PyTree, *args: PyTree, **kwargs: PyTree) -> PyTree:
+        several = isinstance(indices, tuple)
+        indices = tuple(map(array, indices)) if several else array(indices)
+        return function(a, indices, *args, **kwargs)
+
+    return call
 
 
 def _same_tensor(op: Op) -> Function:

@@ -27,7 +27,7 @@ from fad.arrays.arguments import (
     Role,
     Unhashable,
     aliases_of,
-    along,
+    along_axes,
     flat_types,
     freeze,
     is_array,
@@ -38,11 +38,8 @@ from fad.arrays.arguments import (
     plain_list,
     role_of,
     safe_type,
-    static_error,
     thaw,
-    unhashable_message,
 )
-from fad.arrays.numpy_keywords import adapted, is_elementwise, masked
 from fad.core import trees
 from fad.core.borrowed import is_foreign
 from fad.core.caches import Table
@@ -294,6 +291,8 @@ PRIMITIVES = 1024  # kept for each operation
 ROUTES = 256  # kept for each operation
 
 _EXPECTED = {"dtype": "dtype", "out": "Tensor"}
+# Keywords that may mean what they mean in NumPy, also where JAX's function has them.
+_AS_IN_NUMPY = frozenset("copy kind order overwrite_input where".split())
 _NOT_TRACEABLE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -401,6 +400,7 @@ class Op:
     primitives: Table = dataclasses.field(default_factory=lambda: Table(PRIMITIVES))
     routes: Table = dataclasses.field(default_factory=lambda: Table(ROUTES))
     by_statics: Table = dataclasses.field(default_factory=lambda: Table(PRIMITIVES))
+    variants: dict[Hashable, Op] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         function = fast_function(self, self.binder)
@@ -437,10 +437,10 @@ class Op:
         kinds = (*map(type, values), *kwargs)
         route = self.routes.get(kinds)
         if type(route) is not Route:
-            of_numpy = adapted(self, args, kwargs) if kwargs else None
-            if of_numpy is not None:
-                other, args, kwargs = of_numpy
-                return other.call(args, kwargs, binder)
+            plain = self._without_numpy_keywords(args, kwargs)
+            if plain is not None:
+                op, args, kwargs = plain
+                return op.call(args, kwargs, binder)
             route = self._route(args, kwargs, values)
         leaves: list[PyTree] = []
         keys = tuple([freeze(values[i], role, leaves) for i, role in route.entries])
@@ -484,6 +484,24 @@ class Op:
             out = primitive.unflatten(out)
         follows_numpy = self.results == FOLLOWS and (route.numpy or numpy_alone(leaves))
         return as_tensors(out) if follows_numpy else out
+
+    def variant(self, key: Hashable, make: Callable[..., ArrayFunction]) -> Op:
+        """The operation of what ``make`` makes of the JAX function and the key."""
+        if key not in self.variants:
+            self.variants[key] = Op(self.name, self.where, make(self.jax_function, key))
+        return self.variants[key]
+
+    def _without_numpy_keywords(self, args: Args, kwargs: Kwargs) -> tuple[Op, Args, Kwargs] | None:
+        """A call with keywords that NumPy alone has as one without; None if there are none."""
+        parameters = self.plan.named
+        if parameters.keys() - _AS_IN_NUMPY >= kwargs.keys():
+            return None
+        numpy_keywords = tool("formulas.numpy_keywords")
+        plain = numpy_keywords.adapted(self.where, self.name, parameters, args, kwargs)
+        if plain is None:
+            return None
+        dtype, args, kwargs = plain
+        return self if dtype is None else self.variant(dtype, numpy_keywords.typed), args, kwargs
 
     def with_arrays(self, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
         """The arguments of a call, with arrays for lists where NumPy reads a list as an array.
@@ -569,14 +587,13 @@ class Op:
                 freeze(values[position], role, leaves)
             except Unhashable as error:
                 name, who = self.names_of(args, kwargs)[position], f"{self.where}.{self.name}"
-                raise TypeError(unhashable_message(who, name, error.value)) from None
+                raise TypeError(tool("hints.calls").unhashable(who, name, error.value)) from None
         return Route(entries, values, self._dim_in(kwargs))
 
     def _not_static(self, args: PyTree, kwargs: PyTree, route: Route) -> TypeError:
-        static = [i for i, role in route.entries if role == STATIC]
         names, values = self.names_of(args, kwargs), (*args, *kwargs.values())
-        who = f"{self.where}.{self.name}"
-        return static_error(who, [names[i] for i in static], [values[i] for i in static])
+        static = {names[i]: values[i] for i, role in route.entries if role == STATIC}
+        return TypeError(tool("hints.calls").not_static(f"{self.where}.{self.name}", static))
 
     def names_of(self, args: PyTree, kwargs: PyTree) -> list[str]:
         """The name of the parameter for each argument."""
@@ -596,7 +613,9 @@ class Op:
         """The JAX function for a call with these keywords; see `fad.arrays.arguments`."""
         if self.name in ALONG and "axis" in self.plan.named:
             of_torch = self._dim_in(keywords) is not None
-            return along(self.name, self.jax_function, self.plan.names, of_torch)
+            wrap = tool("formulas.torch_dimensions").along if of_torch else along_axes
+            made: ArrayFunction = wrap(self.name, self.jax_function, self.plan.names)
+            return made
         return self.jax_function
 
     def _function(
@@ -618,6 +637,16 @@ class Op:
         return fn
 
 
+def _into(op: Op, function: ArrayFunction, args: Args, *, out: PyTree, **kwargs: PyTree) -> PyTree:
+    """A call with ``out=``; with ``where=`` too, what is not selected stays as it is in ``out``."""
+    args, kwargs = snapshots(out, args, kwargs)
+    numpy_keywords = tool("formulas.numpy_keywords") if "where" in kwargs else None
+    if numpy_keywords is None or not numpy_keywords.is_elementwise(op.where, op.name):
+        return write_out(f"{op.where}.{op.name}", out, function(*args, **kwargs))
+    masked = op.variant("where", numpy_keywords.masked).function
+    return write_out(op.name, out, masked(out, kwargs.pop("where"), *args, **kwargs))
+
+
 def fast_function(op: Op, binder: Binder) -> Any:
     """What users call: the fast path of NOTE [how an operation finds its Primitive]."""
     routes, call = op.routes, op.call
@@ -634,12 +663,7 @@ def fast_function(op: Op, binder: Binder) -> Any:
             values: Any = args
             if kwargs:
                 if kwargs.get("out") is not None:
-                    out = kwargs.pop("out")
-                    args, kwargs = snapshots(out, args, kwargs)
-                    if "where" in kwargs and is_elementwise(op.where, op.name):
-                        args = (out, kwargs.pop("where"), *args)
-                        return write_out(op.name, out, masked(op).function(*args, **kwargs))
-                    return write_out(f"{op.where}.{op.name}", out, function(*args, **kwargs))
+                    return _into(op, function, args, **kwargs)
                 values = (*args, *kwargs.values())
                 route = routes.get((*map(type, values), *kwargs))
             else:

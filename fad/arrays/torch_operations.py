@@ -6,19 +6,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
 
-from fad.arrays.arguments import OF_NUMBERS, Form, all_if_empty, of_number
+from fad.arrays.arguments import Form
 from fad.arrays.operations import Op
 from fad.core.faces import tool
 from fad.core.level import bind
-from fad.core.types import PyTree
 from fad.views.chains import Write
 from fad.views.make_view import view_binder
 
@@ -35,30 +31,13 @@ VIEWS: dict[str, Write] = {
 }
 
 
-def _of_numbers_too(name: str, function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """``function``, in which an array without dimensions counts as having one, as in PyTorch."""
-    parameters = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(x: Array, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        bound = parameters.bind(x, *args, **kwargs)
-        if "dim" in bound.arguments:
-            dims = bound.arguments["dim"]
-            tool("formulas.torch_functions").dims_of(x, dims, name)  # raises if there is none
-            bound.arguments["dim"] = all_if_empty(name, dims)
-        args, kwargs = bound.args[1:], bound.kwargs
-        return function(x, *args, **kwargs) if x.ndim else of_number(function, x, args, kwargs)
-
-    return call
-
-
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
         module = tool("formulas.torch_functions")
         for attribute in (name, f"{name}_"):  # `max_`, which would hide Python's `max`
             function: Any = getattr(module, attribute, None)
             if getattr(function, "__module__", None) == module.__name__:
-                function = _of_numbers_too(name, function) if name in OF_NUMBERS else function
+                function = tool("formulas.torch_dimensions").of_numbers_too(name, function)
                 binder = view_binder(VIEWS[name]) if name in VIEWS else bind
                 method = Op(name, "fad.Tensor", function, binder=binder).function
                 setattr(sys.modules[__name__], name, method)

@@ -6,6 +6,9 @@ C++ name. The table in docs/graph.md lists them all.
 
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeVar, overload
+
 from fad.autograd import forward_ad as forward_ad
 from fad.autograd import function as function
 from fad.autograd import functional as functional
@@ -30,6 +33,7 @@ from fad.autograd.builtin_nodes import get_gradient_edge as get_gradient_edge
 from fad.autograd.builtin_nodes import set_history as set_history
 from fad.autograd.compiled import compiled as compiled
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
+from fad.core.tensor import Tensor
 from fad.functions.function import Function as Function
 from fad.functions.function import once_differentiable as once_differentiable
 from fad.profiling.profiler import profile as profile
@@ -58,9 +62,49 @@ from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
 from fad.testing.gradient_checks import gradcheck as gradcheck
 from fad.testing.gradient_checks import gradgradcheck as gradgradcheck
 from fad.transforms.backward import backward as backward
-from fad.transforms.backward import grad as grad
 from fad.views.inplace import increment_version as increment_version
 from fad.views.make_view import view_function as view_function
 from fad.viz.causes import why_of as _why
+
+_Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
+_Key = TypeVar("_Key")
+
+@overload
+def grad(  # type: ignore[overload-overlap]
+    outputs: _Tensors,
+    inputs: Mapping[_Key, Tensor | GradientEdge],
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> dict[_Key, Tensor]: ...
+@overload
+def grad(
+    outputs: _Tensors,
+    inputs: _Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: Literal[False] | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor, ...]: ...
+@overload
+def grad(
+    outputs: _Tensors,
+    inputs: _Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    *,
+    allow_unused: bool,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...
 
 why = _why

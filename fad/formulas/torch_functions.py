@@ -23,21 +23,7 @@ from fad.formulas import smooth_norms, smooth_special
 from fad.formulas.scatter_mul import combine_at
 from fad.formulas.smooth_functions import Axes, Number
 from fad.formulas.smooth_norms import matrix_norm, vector_norm
-
-
-def text(x: Array) -> str:
-    """Dtype and shape of an array, for an error message."""
-    return f"{x.dtype}[{','.join(map(str, x.shape))}]"
-
-
-def dims_of(x: Array, dims: Axes, who: str) -> tuple[int, ...]:
-    """The dimensions that ``dims`` names, counted from 0; all of them for None."""
-    numbers = range(x.ndim) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
-    count = max(x.ndim, 1)
-    for d in numbers:
-        if not -count <= d < count:
-            raise IndexError(f"{who}: dim {d} is out of range for {text(x)}")
-    return tuple([d % count for d in numbers])
+from fad.formulas.torch_dimensions import dims_of, text
 
 
 class ValuesIndices(NamedTuple):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import jax
+import numpy as np
+
+from fad import Tensor
+from fad.errors import describe
 from fad.hints.names import instead_of_writing
 
 # Names of PyTorch's parameters, and those of NumPy.
@@ -55,3 +60,31 @@ def instead_of_call(message: str, who: str, names: Sequence[str], values: Sequen
     if "key" in message and "consumed" not in message and who.startswith("fad.random."):
         return f"the first argument is a key: write {who}(fad.random.key(0), ...)"
     return next((advice for text, advice in _TEXTS.items() if text in message), "")
+
+
+def unhashable(who: str, parameter: str, value: object) -> str:
+    """The message for a static argument that cannot be part of a key."""
+    if isinstance(value, set):
+        advice = "a frozenset or a tuple"
+    elif callable(value):
+        advice = "a function, or an object with __hash__ and __eq__"
+    else:
+        advice = "a tuple, a number, a string, or an object with __hash__ and __eq__"
+    return (
+        f"{who}: the argument {parameter!r} is static (it shapes the compiled function), so it "
+        f"must be hashable, but got {describe(value)}. Write {advice} instead"
+    )
+
+
+def not_static(who: str, static: Mapping[str, object]) -> str:
+    """The message where JAX says that a static argument must be hashable: arrays are not."""
+    arrays = [
+        f"{name} is {describe(x)}"
+        for name, x in static.items()
+        if isinstance(x, (Tensor, jax.Array, np.ndarray))
+    ]
+    what = " and ".join(arrays) or "an array is given for it"
+    return (
+        f"{who}: an argument that shapes the compiled function must be a Python number: {what}. Write "
+        "float(x) or int(x); no derivative goes through it"
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, overload
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -388,9 +388,6 @@ def leaf_outside(k: int, x: object, level: Level) -> str:
 
 # The backward passes of the public API: `backward` and `grad`.
 
-Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
-Key = TypeVar("Key")
-
 
 def backward(
     tensors: PyTree,
@@ -498,43 +495,6 @@ def _of_leaves(
     return pull_back(outs, seeds, leaves)
 
 
-@overload
-def grad(  # type: ignore[overload-overlap]
-    outputs: Tensors,
-    inputs: Mapping[Key, Tensor | GradientEdge],
-    grad_outputs: PyTree = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    only_inputs: bool = True,
-    allow_unused: bool | None = None,
-    is_grads_batched: bool = False,
-    materialize_grads: bool = False,
-) -> dict[Key, Tensor]: ...
-@overload
-def grad(
-    outputs: Tensors,
-    inputs: Tensors,
-    grad_outputs: PyTree = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    only_inputs: bool = True,
-    allow_unused: Literal[False] | None = None,
-    is_grads_batched: bool = False,
-    materialize_grads: bool = False,
-) -> tuple[Tensor, ...]: ...
-@overload
-def grad(
-    outputs: Tensors,
-    inputs: Tensors,
-    grad_outputs: PyTree = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    only_inputs: bool = True,
-    *,
-    allow_unused: bool,
-    is_grads_batched: bool = False,
-    materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]: ...
 def grad(
     outputs: Any,
     inputs: PyTree,

@@ -255,6 +255,7 @@ class Call:
     """
 
     aux: PyTree = None
+    has_aux = False
 
     def __init__(
         self,
@@ -358,6 +359,7 @@ class Call:
         new = dict(zip(self.nums, trees.unflatten(self.structure, inputs, self.like), strict=True))
         args = [new[n] if n in new else enter(x) for n, x in enumerate(self.args)]
         out = f(*args, **enter(self.kwargs)) if self.kwargs else f(*args)
+        self.has_aux = has_aux
         if has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise ArgumentError(
@@ -411,6 +413,12 @@ class Call:
     def result(self, leaves: Sequence[PyTree]) -> PyTree:
         """``leaves`` in the structure of the output, as the caller sees them."""
         return leave(trees.unflatten(self.out_structure, leaves, self.out_like), self.tensors)
+
+    def and_aux(self, *results: PyTree) -> PyTree:
+        """The results, and `aux` behind them if there is one: a tuple where they are several."""
+        if self.has_aux:
+            results = (*results, leave(self.aux, self.tensors))
+        return results if len(results) > 1 else results[0]
 
 
 def zeros_like(x: Operand) -> Value:

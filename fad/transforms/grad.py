@@ -104,14 +104,11 @@ def gradient_function(
             pairs = zip(grads, call.values, strict=True)
             leaves = [zeros_like(v) if g is None else g for g, v in pairs]
         result = leave(call.argument(leaves), call.tensors)
-        if not (has_aux or with_value):
-            return result
-        aux = leave(call.aux, call.tensors)
         if not with_value:
-            return result, aux
+            return call.and_aux(result)
         (out,) = outs
         value = leave(as_array(out) if not isinstance(out, Tensor) else out, call.tensors)
-        return ((value, aux) if has_aux else value), result
+        return call.and_aux(value), result
 
     return gradient
 
@@ -210,8 +207,7 @@ def pullback_of(
         leaves = call.argument(filled(grads, values))
         return leave(leaves, call.tensors or has_tensor(cotangent))
 
-    result = call.result(outs)
-    return (result, vjp_fn, leave(call.aux, call.tensors)) if has_aux else (result, vjp_fn)
+    return call.and_aux(call.result(outs), vjp_fn)
 
 
 def aval_like(x: PyTree) -> tuple[Shape, DType]:

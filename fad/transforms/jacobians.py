@@ -34,6 +34,7 @@ from fad.transforms.boundary import (
 from fad.transforms.grad import gradient_function, pullback_of
 from fad.transforms.jvp import call_along, push_forward
 from fad.transforms.linearize import linearization_of
+from fad.transforms.vmap import in_chunks
 
 CONJUGATE = Primitive("conj", jnp.conj, deferrable=True)
 _OF_PARTS = Primitive("complex", lambda x, y: x + 1j * y, deferrable=True)
@@ -75,32 +76,43 @@ def reverse_jacobian(
     f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
 ) -> Callable[..., PyTree]:
     """`jacrev`, under the name ``who`` in messages."""
+
+    def blocks_of(call: Call) -> list[list[Value]]:
+        values, width = call.values, len(call.values)
+        with GradLevel() as level:
+            variables = [level.variable(v) for v in values]
+            outs = _check_outputs(call.outputs(call.run(f, level, variables, has_aux)), who)
+            rows_of = functools.partial(_rows, chunk_size)
+            trace, replayed = level.trace, None  # None if it has ended
+            if trace is not None:
+                replayed = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
+            rows = replayed[1] if replayed else rows_of(level, outs, variables, values)
+        return [
+            [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
+            for k, o in enumerate(outs)
+        ]
+
+    return _jacobian(f, argnums, chunk_size, who, blocks_of)
+
+
+def _jacobian(
+    f: Callable[..., PyTree],
+    argnums: PyTree,
+    chunk_size: int | None,
+    who: str,
+    blocks_of: Callable[[Call], Sequence[Sequence[Value]]],
+) -> Callable[..., PyTree]:
+    """A Jacobian of ``f``; ``blocks_of`` gives its blocks of a call: for each output, one for each value."""
     check_callable(f, who, argnums)
     check_chunk_size(chunk_size, who)
 
     @restores_modes
     @functools.wraps(f)
     def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        call = _call(args, kwargs, argnums, who)
-        values = call.values
-        with GradLevel() as level:
-            variables = [level.variable(v) for v in values]
-            outs = _check_outputs(call.outputs(call.run(f, level, variables, has_aux)), who)
-            rows_of = functools.partial(_rows, chunk_size)
-            rows = None
-            trace = level.trace  # None if it has ended
-            if trace is not None:
-                replayed = trace.finish(outs, rows_of, chunk_size, leaves=variables, frees=False)
-                rows = None if replayed is None else replayed[1]
-            if rows is None:
-                rows = rows_of(level, outs, variables, values)
-        width = len(values)
-        blocks = [
-            [_reshape(g, (*o.shape, *g.shape[1:])) for g in rows[k * width : (k + 1) * width]]
-            for k, o in enumerate(outs)
-        ]
-        result = call.result(list(map(call.argument, blocks)))
-        return (result, leave(call.aux, call.tensors)) if has_aux else result
+        call = Call(who, args, kwargs, argnums)
+        if not call.values:
+            raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
+        return call.and_aux(call.result(list(map(call.argument, blocks_of(call)))))
 
     return jacobian
 
@@ -159,13 +171,8 @@ def forward_jacobian(
     f: Callable[..., PyTree], argnums: PyTree, has_aux: bool, chunk_size: int | None, who: str
 ) -> Callable[..., PyTree]:
     """`jacfwd`, under the name ``who`` in messages."""
-    check_callable(f, who, argnums)
-    check_chunk_size(chunk_size, who)
 
-    @restores_modes
-    @functools.wraps(f)
-    def jacobian(*args: PyTree, **kwargs: PyTree) -> PyTree:
-        call = _call(args, kwargs, argnums, who)
+    def blocks_of(call: Call) -> list[list[Value]]:
         values = call.values
         written: list[MaybeValue] = []
 
@@ -186,21 +193,20 @@ def forward_jacobian(
                 1j * b if c else jnp.zeros_like(b) for b, c in zip(basis, complex_of, strict=True)
             ]
             turned = _over_basis(push, imaginary, chunk_size, -1)
-        bounds = np.cumsum([0, *[int(np.prod(v.shape, dtype=int)) for v in values]]).tolist()
+        ends = list(itertools.accumulate([0, *[math.prod(v.shape) for v in values]]))
         blocks = []
         for j, t in zip(columns, turned, strict=True):
             row = []
-            for v, c, lo, hi in zip(values, complex_of, bounds[:-1], bounds[1:], strict=True):
-                block = _columns(j, lo, hi)
+            for v, c, part in zip(values, complex_of, itertools.pairwise(ends), strict=True):
+                block = _columns(j, *part)
                 if c and _is_real(j):
-                    block = _conjugate(bind(_OF_PARTS, (block, _columns(t, lo, hi))))
+                    block = _conjugate(bind(_OF_PARTS, (block, _columns(t, *part))))
                 row.append(_reshape(block, (*j.shape[:-1], *v.shape)))
             blocks.append(row)
         call.write_back(written)
-        result = call.result(list(map(call.argument, blocks)))
-        return (result, leave(call.aux, call.tensors)) if has_aux else result
+        return blocks
 
-    return jacobian
+    return _jacobian(f, argnums, chunk_size, who, blocks_of)
 
 
 def hessian(f: Callable[..., PyTree], argnums: int | Sequence[int] = 0) -> Callable[..., PyTree]:
@@ -332,13 +338,6 @@ def ggnvp(
     return pull(curved)[0]
 
 
-def _call(args: PyTree, kwargs: dict[str, PyTree], argnums: PyTree, who: str) -> Call:
-    call = Call(who, args, kwargs, argnums)
-    if not call.values:
-        raise StructureError(f"{who}: the arguments at argnums={argnums!r} have no arrays")
-    return call
-
-
 def _check_outputs(outs: Sequence[Value], who: str) -> list[Value]:
     outs = [jnp.asarray(o) if isinstance(o, (float, complex, np.generic)) else o for o in outs]
     for k, o in enumerate(outs):
@@ -409,21 +408,20 @@ def _over_basis(
     In chunks of 1 it is a loop, without vmap.
     """
     size = bases[0].shape[0]
-    step = size if chunk_size is None else min(chunk_size, size)
-    parts: list[Sequence[Value]] = []
     if chunk_size == 1 and size:
         parts = [run([b[k] for b in bases]) for k in range(size)]
         return [bind(_operation("stack", out_dim), group) for group in zip(*parts, strict=True)]
-    for start in range(0, max(size, 1), max(step, 1)):
-        pieces = [b[start : start + step] if step < size else b for b in bases]
-        with BatchLevel(pieces[0].shape[0], randomness="same") as level:
+
+    def lanes(pieces: Sequence[Value], count: int, _: int) -> tuple[list[Value], list[int], None]:
+        with BatchLevel(count, randomness="same") as level:
             rows = [level.mapped(b, 0) for b in pieces]
             begin_trace(level, rows, run)
             outs = run(rows)
-            parts.append([level.unwrap(o, 0 if out_dim == 0 else len(o.shape)) for o in outs])
-    if len(parts) == 1:
-        return list(parts[0])
-    return [bind(_operation("concatenate", out_dim), group) for group in zip(*parts, strict=True)]
+            ends = [0 if out_dim == 0 else len(o.shape) for o in outs]
+            outs = [level.unwrap(o, d) for o, d in zip(outs, ends, strict=True)]
+        return outs, [out_dim] * len(outs), None
+
+    return in_chunks(lanes, bases, [0] * len(bases), size, chunk_size)[0]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -433,7 +431,6 @@ def _operation(name: str, *numbers: int) -> Primitive:
 
 
 _RUN: dict[str, Callable[[Sequence[Array], Shape], Array]] = {
-    "concatenate": lambda xs, axes: jnp.concatenate(xs, axes[0]),
     "reshape": lambda xs, shape: jnp.reshape(xs[0], shape),
     "slice": lambda xs, ends: xs[0][..., slice(*ends)],
     "stack": lambda xs, axes: jnp.stack(xs, axes[0]),

@@ -91,8 +91,8 @@ def push_forward(
             )
     call.write_back(changed)
     primals_out = [p for p, _ in result]
-    pair = call.result(primals_out), call.result(filled([t for _, t in result], primals_out))
-    return (*pair, leave(call.aux, call.tensors)) if has_aux else pair
+    tangents_out = filled([t for _, t in result], primals_out)
+    return call.and_aux(call.result(primals_out), call.result(tangents_out))
 
 
 def call_along(primals: PyTree, tangents: PyTree, who: str) -> tuple[Call, list[MaybeValue]]:

@@ -134,7 +134,7 @@ def linearization_of(f: Callable[..., PyTree], primals: PyTree, has_aux: bool, w
 
     result = call.result(results)
     call.who = "jvp_fn"
-    return (result, jvp_fn, leave(call.aux, call.tensors)) if has_aux else (result, jvp_fn)
+    return call.and_aux(result, jvp_fn)
 
 
 # ``linear_transpose``: the transpose of a linear function.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -54,25 +53,6 @@ from fad.views.make_view import attach, chain_from, place_of, shares, stand_at
 # Views that a vmap returns: a view of an argument in each lane is a view of the batch.
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class BatchedView:
-    """An output of a mapped function that is ``source``, or the view of it that ``step`` makes."""
-
-    source: Tensor
-    step: Step | None = None
-    creation: Creation | None = None
-    output_nr: int = 0
-
-    def attached(self, out: Operand) -> Tensor:
-        """The output for the caller, whose value ``out`` is."""
-        if self.step is None:
-            return self.source
-        view: Tensor = attach(
-            alias(as_tensor(out)), self.source, self.step, self.creation, self.output_nr
-        )
-        return view
-
-
 def view_of_argument(
     out: PyTree,
     target: int | None,
@@ -80,35 +60,44 @@ def view_of_argument(
     inside: Sequence[Any],
     dims: Sequence[int | None],
     level: Level,
-) -> BatchedView | None:
-    """How an output of a mapped function is a view of an argument; None if it is none.
+) -> Callable[[Operand], Tensor] | None:
+    """What makes a view of an argument, or the argument, of the value of an output; None if it is neither.
 
     Arguments:
-        out: the output, inside of ``level``, the BatchLevel.
+        out: the output of the mapped function, inside of ``level``, the BatchLevel.
         target: where its batch dimension goes.
         arguments: those of the caller.
         inside: the same, as the function sees them.
         dims: the batch dimension of each; None where all lanes share it.
     """
+    if target is None:
+        return None
     if out.level is not level:
-        if target is None or not any(
-            [shares(out, x) for x, d in zip(arguments, dims, strict=True) if d is None]
-        ):
+        if not any([shares(out, x) for x, d in zip(arguments, dims, strict=True) if d is None]):
             return None
-        return BatchedView(out, _batched((Step(IDENTITY),), None, target, level))
+        step = _batched((Step(IDENTITY),), None, target, level)
+        return functools.partial(_view, out, step, None, 0)
     origin = chain_from(out, inside)
-    if origin is None or target is None:
+    if origin is None:
         return None
     k, chain = origin
-    if not isinstance(arguments[k], Tensor):
+    argument = arguments[k]
+    if not isinstance(argument, Tensor):
         return None
     if out is inside[k] and target == dims[k]:
-        return BatchedView(arguments[k])
-    link = link_of(out)
-    step = _batched(chain, dims[k], target, level)
-    if link is None or link.creation is Creation.DEFAULT:
-        return BatchedView(arguments[k], step)
-    return BatchedView(arguments[k], step, link.creation, link.output_nr)
+        return lambda _: argument
+    link, step = link_of(out), _batched(chain, dims[k], target, level)
+    plain = link is None or link.creation is Creation.DEFAULT
+    how = (None, 0) if link is None or plain else (link.creation, link.output_nr)
+    return functools.partial(_view, argument, step, *how)
+
+
+def _view(
+    source: Tensor, step: Step, creation: Creation | None, output_nr: int, out: Operand
+) -> Tensor:
+    """The view of ``source`` that ``step`` makes, whose value is ``out``."""
+    view: Tensor = attach(alias(as_tensor(out)), source, step, creation, output_nr)
+    return view
 
 
 def _batched(chain: Sequence[Step], dim: int | None, target: int, level: Any) -> Step:
@@ -306,16 +295,13 @@ def vmap(
 
         written: list[int] = []
         out_like: list[PyTree] = []
-        views: list[BatchedView | None] = []
-        if chunk_size is None or chunk_size >= size:
-            outs, _, out_structure = run(values, size, 0)
-        elif axis_name is not None:
+        views: list[Callable[[Operand], Tensor] | None] = []
+        if axis_name is not None and chunk_size is not None and chunk_size < size:
             raise ArgumentError(
                 f"vmap: chunk_size={chunk_size} splits the dimension {axis_name!r}, so that collectives "
                 "over it would see one chunk only. Leave out chunk_size or axis_name."
             )
-        else:
-            outs, out_structure = _in_chunks(run, values, dims, size, chunk_size)
+        outs, out_structure = in_chunks(run, values, dims, size, chunk_size)
         if written:  # arguments that f changed in place: so they are for the caller
             changed = outs[-len(written) :]
             outs = outs[: -len(written)]
@@ -323,7 +309,7 @@ def vmap(
             write_back([leaves[k] for k in written], changed, "vmap")
         for n, view in enumerate(views):
             if view is not None:
-                outs[n] = view.attached(outs[n])
+                outs[n] = view(outs[n])
         return leave(trees.unflatten(out_structure, outs, *out_like), tensors)
 
     return mapped
@@ -447,13 +433,24 @@ def _slice(start: int, stop: int, dim: int) -> Primitive:
 
 @functools.lru_cache(maxsize=1024)
 def _concatenate(dim: int) -> Primitive:
-    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=dim))
+    return Primitive("concatenate", lambda *xs: jnp.concatenate(xs, axis=dim), deferrable=True)
 
 
-def _in_chunks(
-    run: Callable[..., PyTree], values: list[Value], dims: list[int | None], size: int, chunk: int
+def in_chunks(
+    run: Callable[..., tuple[list[Value], Sequence[int | None], PyTree]],
+    values: list[Value],
+    dims: Sequence[int | None],
+    size: int,
+    chunk: int | None,
 ) -> tuple[list[PyTree], PyTree]:
-    """Run ``chunk`` lanes at a time and join the outputs."""
+    """Run ``chunk`` lanes at a time, all for None, and join the outputs.
+
+    ``run`` is given the values of some lanes, their number, and the number of the first one. It returns
+    outputs, the dimension of the lanes in each, and what it likes, of which the last is returned.
+    """
+    if chunk is None or chunk >= size:
+        outs, _, structure = run(values, size, 0)
+        return outs, structure
     parts = []
     for start in range(0, size, chunk):
         stop = min(start + chunk, size)
@@ -461,10 +458,10 @@ def _in_chunks(
             v if d is None else bind(_slice(start, stop, d), (v,))
             for v, d in zip(values, dims, strict=True)
         ]
-        outs, targets, out_structure = run(piece, stop - start, start)
+        outs, targets, structure = run(piece, stop - start, start)
         parts.append(outs)
     joined = [
         pieces[0] if d is None else bind(_concatenate(d), pieces)
         for d, pieces in zip(targets, zip(*parts, strict=True), strict=True)
     ]
-    return joined, out_structure
+    return joined, structure

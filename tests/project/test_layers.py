@@ -29,7 +29,7 @@ ROOMS = {
     "tape": """handles graph grad_mode anomaly saved nodes recorder hooks engine
         vmap staged""",
     "views": "pytree chains aliases make_view indexing inplace copying",
-    "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow
+    "arrays": """arguments special_cases operations torch_operations control_flow
         namespaces""",
     "numpy": "",
     "lax": "",
@@ -38,7 +38,7 @@ ROOMS = {
     "scipy": "",
     "functions": """context rules derived_rules native user_rules compiled_rules calls
         function""",
-    "transforms": """backward boundary jvp grad linearize jacobians vmap checkpoint functionalize
+    "transforms": """backward boundary jvp grad linearize vmap jacobians checkpoint functionalize
         safe_where""",
     "compile": "signatures places surroundings outer_tensors state fast_path jit",
     "methods": "names in_place history operators values views",
@@ -52,8 +52,8 @@ ROOMS = {
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
     "hints": "names calls mistakes",
-    "formulas": """smooth_functions smooth_special smooth_norms numpy_functions scatter_mul
-        torch_functions while_loops""",
+    "formulas": """array_classes numpy_keywords unrolled_loops smooth_functions smooth_special smooth_norms
+        numpy_functions scatter_mul torch_dimensions torch_functions while_loops""",
     "nn": "losses utils",
     "bridge": "custom_rules numpy_calls",
     "extend": "interpretation",

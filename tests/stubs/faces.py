@@ -45,7 +45,7 @@ def face_stub(module: str) -> str:
     renamed = [f"{name} = _{name}" for name, _, attribute in names if name != attribute]
     first = re.search(r"^(import|from) ", by_hand, re.MULTILINE)
     start = first.start() if first else len(by_hand)
-    return "\n".join([by_hand[:start] + MADE, "", *imports, *renamed, by_hand[start:]])
+    return "\n".join([by_hand[:start] + MADE, "", *imports, by_hand[start:], *renamed])
 
 
 MADE = (

@@ -12,7 +12,7 @@ from numpy_calls import WITH_KEYWORDS, check
 
 import fad
 import fad.numpy as fnp
-from fad.arrays import numpy_keywords
+from fad.formulas import numpy_keywords
 from fad.formulas.numpy_functions import OWN
 
 
