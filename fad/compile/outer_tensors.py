@@ -46,8 +46,8 @@ from fad.core.tensor import (
 )
 from fad.core.types import PyTree
 from fad.errors import LevelError, describe
-from fad.tape.nodes import OutsideNode
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.saved import OutsideNode
 from fad.transforms.boundary import shape_changed
 from fad.views.aliases import Link, link_of, set_state, stopped
 from fad.views.chains import replay

@@ -26,8 +26,7 @@ ROOMS = {
     "core": """types faces caches threads dtypes observation jaxapi avals jaxprs
         borrowed equal_programs dataflow residuals tensor trees level primitive rolling_protocol
         replay_protocol""",
-    "tape": """handles graph grad_mode anomaly saved nodes recorder hooks engine
-        vmap staged""",
+    "tape": "graph grad_mode anomaly saved recorder hooks engine vmap staged",
     "views": "pytree chains aliases make_view masked_parts indexing inplace copying",
     "arrays": """arguments special_cases numpy_keywords operations torch_operations control_flow
         namespaces""",
@@ -44,7 +43,7 @@ ROOMS = {
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions",
     "extend": "types linear_calls observing interpretation declared primitives staging operations",
-    "autograd": "builtin_nodes functional compiled",
+    "autograd": "compiled",
     "func": "transforms",
     "rolling": "repeats scans",
     "replay": "background exact_programs policy inputs program states segment trace",
@@ -56,7 +55,7 @@ TOOLS = {
         torch_functions while_loops""",
     "nn": "losses utils",
     "bridge": "custom_rules",
-    "autograd": "nested",
+    "autograd": "nested builtin_nodes functional host_memory",
     "func": "module_state",
     "taylor": "series level transforms",
     "laplacians": "jacobian_rows row_rules level transforms",
