@@ -14,15 +14,14 @@ _LIBRARY = {
     "fad.autograd.compiled": "compiled",
     "fad.functions.function": "Function once_differentiable",
     "fad.tape.anomaly": "detect_anomaly emit_trace set_detect_anomaly",
-    "fad.tape.graph": "AccumulateGrad Edge GradientEdge InputMetadata Node",
-    "fad.tape.engine": "queue_callback",
+    "fad.tape.graph": "AccumulateGrad Edge GradientEdge InputMetadata Node RemovableHandle",
+    "fad.tape.engine": "current_node queue_callback",
     "fad.tape.grad_mode": """enable_grad inference_mode is_inference_mode_enabled no_grad
         set_grad_enabled""",
-    "fad.tape.handles": "RemovableHandle",
     "fad.tape.hooks": "register_multi_grad_hook",
-    "fad.tape.saved": """allow_mutation_on_saved_tensors disable_saved_tensors_hooks save_on_cpu
+    "fad.tape.saved": """SavedTensor allow_mutation_on_saved_tensors disable_saved_tensors_hooks
         saved_tensors_hooks""",
-    "fad.tape.nodes": "SavedTensor",
+    "fad.tape.recorder": "collect_next_edges create_gradient_edge get_gradient_edge set_history",
     "fad.transforms.backward": "backward grad",
     "fad.views.inplace": "increment_version",
     "fad.views.make_view": "view_function",
@@ -31,11 +30,10 @@ _LIBRARY = {
 # What few ask for, and tools: imported when they are asked for.
 _LATER = {
     "": "functional profiler",
+    "fad.autograd.host_memory": "save_on_cpu",
     "fad.autograd.nested": "NestedIOFunction",
-    "fad.autograd.builtin_nodes": """any_variable_requires_grad collect_next_edges CopyBackwards
-        create_gradient_edge current_node DelayedError Error Gather
-        get_gradient_edge GraphRoot Identity NotImplemented Scatter set_history
-        TraceableNode UndefinedGrad""",
+    "fad.autograd.builtin_nodes": """any_variable_requires_grad CopyBackwards DelayedError Error
+        Gather GraphRoot Identity NotImplemented Scatter TraceableNode UndefinedGrad""",
     "fad.profiling.profiler": "profile record_function",
     "fad.testing.gradient_checks": "gradcheck gradgradcheck",
     "fad.viz.causes": "why=why_of",
@@ -53,9 +51,8 @@ _MODULES = {
     "function": (
         "custom operations, and what their rules are given",
         {
-            "fad.autograd.nested": "NestedIOFunction",
+            "fad.autograd": "Function NestedIOFunction once_differentiable",
             "fad.functions.context": "FunctionCtx=Context",
-            "fad.functions.function": "Function once_differentiable",
         },
     ),
     "grad_mode": (
@@ -68,21 +65,14 @@ _MODULES = {
     "graph": (
         "nodes and edges, hooks on groups of Tensors, saved values",
         {
-            "fad.autograd.builtin_nodes": "get_gradient_edge",
-            "fad.tape.graph": "Edge GradientEdge Node",
-            "fad.tape.handles": "RemovableHandle",
-            "fad.tape.hooks": "register_multi_grad_hook",
-            "fad.tape.saved": """allow_mutation_on_saved_tensors disable_saved_tensors_hooks
-                save_on_cpu saved_tensors_hooks""",
-            "fad.views.inplace": "increment_version",
+            "fad.autograd": """Edge GradientEdge Node RemovableHandle allow_mutation_on_saved_tensors
+                disable_saved_tensors_hooks get_gradient_edge increment_version
+                register_multi_grad_hook save_on_cpu saved_tensors_hooks"""
         },
     ),
     "profiler": (
         "profiles, and names for blocks in them",
-        {
-            "fad.profiling.profiler": "profile record_function",
-            "fad.tape.anomaly": "emit_trace",
-        },
+        {"fad.autograd": "emit_trace profile record_function"},
     ),
 }
 for _name, (_about, _names) in _MODULES.items():

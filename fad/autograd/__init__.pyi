@@ -26,12 +26,8 @@ from fad.autograd.builtin_nodes import Scatter as Scatter
 from fad.autograd.builtin_nodes import TraceableNode as TraceableNode
 from fad.autograd.builtin_nodes import UndefinedGrad as UndefinedGrad
 from fad.autograd.builtin_nodes import any_variable_requires_grad as any_variable_requires_grad
-from fad.autograd.builtin_nodes import collect_next_edges as collect_next_edges
-from fad.autograd.builtin_nodes import create_gradient_edge as create_gradient_edge
-from fad.autograd.builtin_nodes import current_node as current_node
-from fad.autograd.builtin_nodes import get_gradient_edge as get_gradient_edge
-from fad.autograd.builtin_nodes import set_history as set_history
 from fad.autograd.compiled import compiled as compiled
+from fad.autograd.host_memory import save_on_cpu as save_on_cpu
 from fad.autograd.nested import NestedIOFunction as NestedIOFunction
 from fad.core.tensor import Tensor
 from fad.functions.function import Function as Function
@@ -41,6 +37,7 @@ from fad.profiling.profiler import record_function as record_function
 from fad.tape.anomaly import detect_anomaly as detect_anomaly
 from fad.tape.anomaly import emit_trace as emit_trace
 from fad.tape.anomaly import set_detect_anomaly as set_detect_anomaly
+from fad.tape.engine import current_node as current_node
 from fad.tape.engine import queue_callback as queue_callback
 from fad.tape.grad_mode import enable_grad as enable_grad
 from fad.tape.grad_mode import inference_mode as inference_mode
@@ -52,12 +49,15 @@ from fad.tape.graph import Edge as Edge
 from fad.tape.graph import GradientEdge as GradientEdge
 from fad.tape.graph import InputMetadata as InputMetadata
 from fad.tape.graph import Node as Node
-from fad.tape.handles import RemovableHandle as RemovableHandle
+from fad.tape.graph import RemovableHandle as RemovableHandle
 from fad.tape.hooks import register_multi_grad_hook as register_multi_grad_hook
-from fad.tape.nodes import SavedTensor as SavedTensor
+from fad.tape.recorder import collect_next_edges as collect_next_edges
+from fad.tape.recorder import create_gradient_edge as create_gradient_edge
+from fad.tape.recorder import get_gradient_edge as get_gradient_edge
+from fad.tape.recorder import set_history as set_history
+from fad.tape.saved import SavedTensor as SavedTensor
 from fad.tape.saved import allow_mutation_on_saved_tensors as allow_mutation_on_saved_tensors
 from fad.tape.saved import disable_saved_tensors_hooks as disable_saved_tensors_hooks
-from fad.tape.saved import save_on_cpu as save_on_cpu
 from fad.tape.saved import saved_tensors_hooks as saved_tensors_hooks
 from fad.testing.gradient_checks import gradcheck as gradcheck
 from fad.testing.gradient_checks import gradgradcheck as gradgradcheck

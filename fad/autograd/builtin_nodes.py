@@ -1,79 +1,22 @@
-"""Graphs built by hand: edges of Tensors, nodes between Tensors, and the built-in nodes."""
+"""The built-in nodes, for graphs that are built by hand."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-from fad.core import trees
-from fad.core.level import bind, state
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import Array, DType, MaybeValue, Operand, Outputs, PyTree
+from fad import asarray
+from fad.autograd import Edge, GradientEdge, Node, collect_next_edges, set_history
 from fad.errors import GradientError, describe
-from fad.tape.anomaly import mode as anomaly
-from fad.tape.anomaly import remember
-from fad.tape.graph import (
-    Edge,
-    GradientEdge,
-    NextEdge,
-    Node,
-    device_of_sharding,
-    gradient_edge,
-    running,
-    sharding_of,
-)
-from fad.tape.recorder import as_tensor
+from fad.extend import Level, Primitive, Tensor, bind, bottom, flatten, new_tensor
+from fad.extend.types import Array, DType, MaybeValue, Operand, Outputs
 
-# Graphs built by hand: edges of Tensors, and nodes between Tensors.
-
-
-def create_gradient_edge(t: Tensor) -> Edge:
-    """The edge along which the gradient of ``t`` flows: into its ``grad_fn``, or its accumulator.
-
-    An invalid edge for a Tensor that does not require grad.
-
-    Source: ``torch::autograd::impl::gradient_edge`` in C++.
-
-    >>> import fad
-    >>> x = fad.tensor(2.0, requires_grad=True)
-    >>> fad.autograd.create_gradient_edge(x * x).node
-    <MultiplyBackward>
-    """
-    _check_tensor("create_gradient_edge", t)
-    return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
-
-
-def _check_tensor(who: str, t: object) -> None:
-    if not isinstance(t, Tensor):
-        raise TypeError(f"{who} expects a Tensor, got {describe(t)}")
-
-
-def get_gradient_edge(t: Tensor) -> GradientEdge:
-    """The place of ``t`` in the graph, as a root or input for `backward` and `grad`.
-
-    Raises:
-        GradientError: the Tensor does not require grad.
-
-    Source: ``torch.autograd.graph.get_gradient_edge``.
-
-    >>> import fad
-    >>> x = fad.tensor(3.0, requires_grad=True)
-    >>> edge = fad.autograd.get_gradient_edge(x * x)
-    >>> fad.autograd.grad(edge, x)[0].item()
-    6.0
-    """
-    _check_tensor("get_gradient_edge", t)
-    if not t.requires_grad:
-        raise GradientError(
-            "It is not possible to get the gradient edge for a Tensor that does not require gradients: write "
-            "x.requires_grad_() before it is used"
-        )
-    return GradientEdge(*gradient_edge(t))
+# An edge in any form that users may give.
+NextEdge: TypeAlias = Edge | GradientEdge | tuple[Node | None, int] | None
 
 
 def any_variable_requires_grad(*tensors: object) -> bool:
@@ -86,101 +29,41 @@ def any_variable_requires_grad(*tensors: object) -> bool:
     >>> fad.autograd.any_variable_requires_grad(fad.tensor(1.0), [x])
     True
     """
-    return any(isinstance(t, Tensor) and t.requires_grad for t in trees.flatten(tensors)[0])
+    return any(isinstance(t, Tensor) and t.requires_grad for t in flatten(tensors)[0])
 
 
-def collect_next_edges(*tensors: Operand) -> list[Edge]:
-    """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded.
-
-    Tensors may stand in lists and other containers; anything but a Tensor has an invalid edge.
-
-    Source: ``torch::autograd::collect_next_edges`` in C++.
-
-    >>> import fad
-    >>> x = fad.tensor(2.0, requires_grad=True)
-    >>> [edge.node for edge in fad.autograd.collect_next_edges(x, fad.tensor(1.0))]
-    [<AccumulateGrad>, None]
-    """
-    leaves = trees.flatten_with_none(tensors)[0]
-    return [create_gradient_edge(t) if is_recorded(t) else Edge() for t in leaves]
-
-
-def current_node() -> Node | None:
-    """The node whose backward pass this thread is running now, None outside of one.
-
-    >>> import fad
-    >>> x = fad.tensor(2.0, requires_grad=True)
-    >>> y = x * x
-    >>> handle = y.grad_fn.register_prehook(lambda g: print(fad.autograd.current_node()))
-    >>> y.backward()
-    <MultiplyBackward>
-    """
-    return running.current
-
-
-def set_history(outputs: PyTree, node: Node) -> PyTree:
-    """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence of one level; returns them.
-
-    Source: ``torch::autograd::set_history`` in C++.
-
-    >>> import fad
-    >>> from fad import autograd
-    >>> x = fad.tensor(2.0, requires_grad=True)
-    >>> node = autograd.Identity([autograd.create_gradient_edge(x)])
-    >>> autograd.set_history(fad.tensor(2.0), node)
-    Tensor(2., dtype=float32, grad_fn=<Identity>)
-    """
-    if anomaly.remembers:
-        remember(node)
-    for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-        nr = node.add_input_metadata(t)
-        t._requires_grad, t._node, t._output_nr = True, node, nr
-        node.level = t.level
-    return outputs
-
-
-def is_recorded(t: object) -> bool:
-    """Whether an operation on ``t`` is recorded at its level."""
-    return isinstance(t, Tensor) and t.requires_grad and t.level.id > state.watermark
-
-
-def top_level(values: Iterable[Any]) -> Any:
+def _top_level(values: Iterable[object]) -> Level | None:
     """The highest level among the Tensors, None if there are none."""
     levels = [v.level for v in values if isinstance(v, Tensor)]
     return max(levels, key=operator.attrgetter("id"), default=None)
 
 
-def without_history(values: Sequence[Operand], level: Any) -> list[Any]:
-    """Values whose Tensors of ``level`` are not tracked there; what levels below track stays."""
-    return [
-        new_tensor(v.value, level, v.aux) if isinstance(v, Tensor) and v.level is level else v
-        for v in values
-    ]
-
-
-def edges_at(values: Sequence[Any], level: Any) -> list[Edge]:
+def _edges_at(values: Sequence[Any], level: Level | None) -> list[Edge]:
     """`collect_next_edges` for the Tensors of one level."""
-    return [
-        create_gradient_edge(v) if is_recorded(v) and v.level is level else Edge(None, 0)
-        for v in values
-    ]
+    at = [isinstance(v, Tensor) and v.level is level for v in values]
+    return collect_next_edges(*[v if a else None for v, a in zip(values, at, strict=True)])
 
 
-def pass_through(values: Sequence[Any], make: Callable[[list[Edge]], Node]) -> list[Any]:
+def _without_history(values: Sequence[Tensor], level: Level | None) -> list[Tensor]:
+    """Values whose Tensors of ``level`` are not tracked there; what levels below track stays."""
+    return [new_tensor(v.value, level, v.aux) if v.level is level else v for v in values]
+
+
+def _pass_through(values: Sequence[Any], make: Callable[[list[Edge]], Node]) -> list[Any]:
     """The same values, with a node of ``make(next_edges)`` between, at each level that tracks them."""
-    level = top_level(values)
+    level = _top_level(values)
     if level is None:
         return list(values)
     at = [isinstance(v, Tensor) and v.level is level for v in values]
     inner = [v.value if a else v for v, a in zip(values, at, strict=True)]
-    below = pass_through(inner, make)
+    below = _pass_through(inner, make)
     outs = [
         new_tensor(b, level, v.aux) if a else b for v, a, b in zip(values, at, below, strict=True)
     ]
-    tracked = [k for k, (v, a) in enumerate(zip(values, at, strict=True)) if a and is_recorded(v)]
+    edges = _edges_at(values, level)
+    tracked = [k for k, edge in enumerate(edges) if edge.is_valid()]
     if tracked:
-        node = make([create_gradient_edge(values[k]) for k in tracked])
-        set_history([outs[k] for k in tracked], node)
+        set_history([outs[k] for k in tracked], make([edges[k] for k in tracked]))
     return outs
 
 
@@ -282,8 +165,8 @@ class DelayedError(Node):
 
 
 def _passed(tensors: Sequence[Operand | None], make: Callable[[list[Edge]], Node]) -> Outputs:
-    """`pass_through`, as the outputs of a call."""
-    outs = pass_through([None if t is None else as_tensor(t) for t in tensors], make)
+    """`_pass_through`, as the outputs of a call."""
+    outs = _pass_through([None if t is None else asarray(t) for t in tensors], make)
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
@@ -380,7 +263,7 @@ class CopyBackwards(TraceableNode):
     def apply(self, g: Operand | None) -> Tensor | None:
         if g is None:
             return None
-        g = as_tensor(g)
+        g = asarray(g)
         if self.source_dtype is not None and g.dtype != jnp.dtype(self.source_dtype):
             g = g.to(self.source_dtype)
         if self.source_sharding is not None:
@@ -421,7 +304,7 @@ class Scatter(Node):
         self.dim = dim
 
     def apply(self, x: Any) -> tuple[Tensor, ...]:
-        t = as_tensor(x)
+        t = asarray(x)
         if not -t.ndim <= self.dim < t.ndim:
             raise ValueError(
                 f"Scatter: {describe(t)} has no dimension {self.dim} that could be split"
@@ -449,10 +332,11 @@ class Scatter(Node):
             ),
             jit=False,
         )
-        out = bind(op, without_history([t], t.level))
+        out = bind(op, _without_history([t], t.level))
         outs: tuple[Tensor, ...] = out if type(out) is tuple else (out,)
-        if is_recorded(t):
-            set_history(outs, Gather(_device_of(t), dim, [create_gradient_edge(t)]))
+        edges = collect_next_edges(t)
+        if edges[0].is_valid():
+            set_history(outs, Gather(_device_of(t), dim, edges))
         return outs
 
 
@@ -483,7 +367,7 @@ class Gather(Node):
         self.dim = dim
 
     def apply(self, *parts: Operand | None) -> Tensor:
-        tensors = [as_tensor(p) for p in self._filled(parts)]
+        tensors = [asarray(p) for p in self._filled(parts)]
         if not tensors:
             raise ValueError("Gather: needs at least one Tensor")
         scalars = all([t.ndim == 0 for t in tensors])
@@ -495,9 +379,9 @@ class Gather(Node):
             ),
             jit=False,
         )
-        level = top_level(tensors)
-        out: Tensor = bind(op, without_history(tensors, level))
-        edges = edges_at(tensors, level)
+        level = _top_level(tensors)
+        out: Tensor = bind(op, _without_history(tensors, level))
+        edges = _edges_at(tensors, level)
         if any([e.is_valid() for e in edges]):
             sizes = [1 if scalars else t.shape[dim] for t in tensors]
             node = _ScatterBackward([_device_of(t) for t in tensors], sizes, dim, edges, scalars)
@@ -546,5 +430,9 @@ def _put(x: Array, device: Any) -> Array:
     return x if device is None else jax.device_put(x, device)
 
 
-def _device_of(x: object) -> object:
-    return device_of_sharding(sharding_of(x))
+def _device_of(x: Tensor) -> object:
+    """The device of a Tensor: the first, if there are several; None while it is traced."""
+    value = bottom(x)
+    if isinstance(value, jax.core.Tracer):
+        return None
+    return min(value.sharding.device_set, key=operator.attrgetter("id"))

@@ -14,23 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fad.core import trees
-from fad.core.level import restores_modes
-from fad.core.tensor import Tensor
-from fad.core.types import PyTree, Value
-from fad.errors import ArgumentError, GradientError, describe
-from fad.errors.missing_names import hints_of
-from fad.methods.values import is_tracked
-from fad.tape.engine import pull_back
-from fad.tape.grad_mode import enable_grad
-from fad.tape.graph import running
-from fad.tape.recorder import GradLevel, as_tensor
-from fad.transforms import grad as reverse
-from fad.transforms import jacobians
-from fad.transforms import jvp as forward
-from fad.transforms.backward import grad
-from fad.transforms.boundary import Call, check_callable, leave, lower
-from fad.views.make_view import stop_gradient
+import fad
+from fad import Tensor, enable_grad
+from fad.autograd import grad
+from fad.errors import ArgumentError, GradientError, StructureError, describe, hints_of
+from fad.extend import Call, flatten, layers, leave, unflatten
+from fad.extend.types import PyTree, Value
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -38,32 +27,33 @@ if not TYPE_CHECKING:  # to a type checker a name that is not there is an error
     __getattr__ = hints_of(__name__)
 
 
-def _tuple(x: PyTree, who: str, what: str) -> tuple[bool, tuple[PyTree, ...]]:
-    """Whether ``x`` was a tuple, and it as a tuple of Tensors."""
-    is_tuple = isinstance(x, (tuple, list))
-    items = tuple(x) if is_tuple else (x,)
+def _tensors(x: PyTree, who: str, what: str) -> tuple[Tensor, ...]:
+    """A Tensor, or several in a tuple, as a tuple of Tensors."""
+    items = tuple(x) if isinstance(x, (tuple, list)) else (x,)
     for k, item in enumerate(items):
         if not isinstance(item, (Tensor, jax.Array, np.ndarray, np.generic)):
             raise ArgumentError(
                 f"{who}: {what} must be a Tensor or a tuple of Tensors, entry {k} is {describe(item)}"
             )
-    if what == "inputs":
-        Call(who, items)
-    return is_tuple, tuple([as_tensor(t) for t in items])
+    return tuple([fad.asarray(t) for t in items])
 
 
-def _untuple(is_tuple: bool, x: Sequence[Value]) -> PyTree:
-    return tuple(x) if is_tuple else x[0]
+def _inputs(func: Callable[..., PyTree], inputs: PyTree, who: str) -> tuple[Tensor, ...]:
+    """The inputs as a tuple of Tensors, after a check that they and the function can be differentiated."""
+    Call.check(func, who)
+    items = _tensors(inputs, who, "inputs")
+    Call(who, items)
+    return items
 
 
-def _result(x: PyTree, create_graph: bool) -> PyTree:
-    """Results as Tensors, with history only for ``create_graph``, or in a rule, whose result may have one."""
-    return leave(x if create_graph or running.records is not None else stop_gradient(x), True)
+def _numbers(inputs: PyTree) -> int | tuple[int, ...]:
+    """The inputs as positions of arguments; a single one as a number."""
+    return tuple(range(len(inputs))) if isinstance(inputs, (tuple, list)) else 0
 
 
 def _outputs(out: PyTree, who: str) -> list[PyTree]:
     """What a function returned, as a list, after a check that it is made of arrays."""
-    outs = trees.flatten(out)[0]
+    outs = flatten(out)[0]
     for k, o in enumerate(outs):
         if not isinstance(o, (Tensor, jax.Array, np.ndarray)):
             raise ArgumentError(
@@ -73,7 +63,6 @@ def _outputs(out: PyTree, who: str) -> list[PyTree]:
     return outs
 
 
-@restores_modes
 def _check_strict(
     who: str, func: PyTree, items: PyTree, v: PyTree, create_graph: bool, second: bool = False
 ) -> None:
@@ -83,8 +72,9 @@ def _check_strict(
     ``second``: the outputs are the gradient of a function of one element.
     """
     each = who in ("jacobian", "hessian")  # each output has to depend on each input
-    with GradLevel() as level:
-        xs = [level.variable(lower(x.detach())) for x in items]  # tracked here alone
+    options: dict[str, PyTree] = {"create_graph": True, "allow_unused": True}
+
+    def checked(*xs: Tensor) -> tuple[()]:
         out = func(*xs)
         outs = _outputs(out, who)
         _check_dependence(who, "Output", outs, xs, each and not second)
@@ -92,23 +82,25 @@ def _check_strict(
             out = outs = list(grad(outs, xs, create_graph=True))
             _check_dependence(who, "The gradient for input", outs, xs, each)
         if not create_graph:
-            return
-        options: dict[str, PyTree] = {"create_graph": True, "allow_unused": True}
+            return ()
         if each:
             results = [g for o in outs for g in grad(o, xs, _ones(o), **options)]
         elif who == "jvp":  # the derivative of the product of a cotangent with the Jacobian
-            cotangents = [level.variable(_ones(o)) for o in outs]
+            cotangents = [xs[0].level.lift(_ones(o)).requires_grad_() for o in outs]
             products = grad(outs, xs, cotangents, **options)
             results = list(grad(products, cotangents, v, **options))
         else:
-            cts = trees.flatten(_cotangent(v, out, who))[0]
+            cts = flatten(_cotangent(v, out, who))[0]
             results = list(grad(outs, xs, cts, **options))
         for k, g in enumerate(results):
-            if not is_tracked(g):
+            if not any([t.requires_grad or t.level.tangent(t) is not None for t in layers(g)]):
                 raise GradientError(
                     f"{who}: result {k} is independent of the inputs. This is not allowed in strict "
                     "mode when create_graph=True."
                 )
+        return ()
+
+    fad.vjp(checked, *[x.detach() for x in items])  # tracked there alone
 
 
 def _check_dependence(
@@ -125,12 +117,18 @@ def _check_dependence(
                 "computed in a differentiable manner from them."
             )
     for i, group in enumerate([[o] for o in outs] if each else [list(outs)]):
-        for j, g in enumerate(pull_back(group, [_ones(o) for o in group], xs, keep_graph=True)):
+        cotangents = [_ones(o) for o in group]
+        for j, g in enumerate(grad(group, xs, cotangents, retain_graph=True, allow_unused=True)):
             if g is None:
                 which = f"{what} {i}" if len(group) == 1 else "Each output"
                 raise GradientError(
                     f"{who}: {which} {of} input {j}. This is not allowed in strict mode."
                 )
+
+
+def _like(inputs: PyTree, results: Sequence[Value]) -> PyTree:
+    """Results for the inputs: a tuple, if the inputs are one."""
+    return tuple(results) if isinstance(inputs, (tuple, list)) else results[0]
 
 
 def _ones(x: Value) -> Value:
@@ -139,30 +137,39 @@ def _ones(x: Value) -> Value:
 
 def _cotangent(v: PyTree, out: PyTree, who: str) -> PyTree:
     """The cotangent ``v`` in the structure of the output; 1 for None."""
-    leaves, structure = trees.flatten(out)
+    leaves, structure = flatten(out)
     if v is None:
         if len(leaves) != 1 or leaves[0].size != 1:
             raise GradientError(
                 f"{who}: The vector v can only be None if the user-provided function returns a single "
                 "Tensor with a single element."
             )
-        return trees.unflatten(structure, [_ones(leaves[0])])
+        return unflatten(structure, [_ones(leaves[0])])
     if isinstance(out, (Tensor, tuple, list)):  # one Tensor or a tuple of one are the same
-        items = _tuple(v, who, "v")[1]
+        items = _tensors(v, who, "v")
         if len(items) == len(leaves):
-            return trees.unflatten(structure, list(items))
+            return unflatten(structure, list(items))
     return v
 
 
-def _directions(items: tuple[PyTree, ...], v: PyTree, who: str) -> tuple[Value, ...]:
-    if v is not None:
-        return _tuple(v, who, "v")[1]
-    if len(items) != 1 or items[0].size != 1:
-        raise GradientError(
-            f"{who}: The vector v can only be None if the input to the user-provided function is a "
-            "single Tensor with a single element."
+def _directions(items: tuple[Tensor, ...], v: PyTree, who: str) -> tuple[Tensor, ...]:
+    """``v`` as a tuple of Tensors, one for each input and in its form; 1 for None."""
+    if v is None:
+        if len(items) != 1 or items[0].size != 1:
+            raise GradientError(
+                f"{who}: The vector v can only be None if the input to the user-provided function is a "
+                "single Tensor with a single element."
+            )
+        v = _ones(items[0])
+    directions = _tensors(v, who, "v")
+    if len(directions) != len(items):
+        raise StructureError(
+            f"{who}: v must have one entry for each input, got {len(directions)} for {len(items)}"
         )
-    return (as_tensor(_ones(items[0])),)
+    call = Call(who, items)
+    for k, direction in enumerate(directions):
+        call.tangent(k, direction)
+    return directions
 
 
 class _OfOneElement:
@@ -214,14 +221,14 @@ def vjp(
     >>> g.tolist()
     [2.0, 4.0]
     """
-    is_tuple, items = _tuple(inputs, "vjp", "inputs")
+    items = _inputs(func, inputs, "vjp")
     with enable_grad():
         if strict:
             _check_strict("vjp", func, items, v, create_graph)
-        out, pull = reverse.pullback_of(func, items, False, "vjp", "vjp")
+        out, pull = fad.vjp(func, *items)
         _outputs(out, "vjp")
         grads = pull(_cotangent(v, out, "vjp"))
-    return _result(out, create_graph), _result(_untuple(is_tuple, grads), create_graph)
+    return leave(out, True, create_graph), leave(_like(inputs, grads), True, create_graph)
 
 
 def jvp(
@@ -245,14 +252,14 @@ def jvp(
     >>> fad.autograd.functional.jvp(lambda x: x**2, x, v)[1].tolist()
     [2.0, 0.0]
     """
-    _, items = _tuple(inputs, "jvp", "inputs")
+    items = _inputs(func, inputs, "jvp")
     directions = _directions(items, v, "jvp")
     with enable_grad():
         if strict:
             _check_strict("jvp", func, items, directions, create_graph)
-        out, out_t = forward.push_forward(func, items, directions, False, "jvp")
+        out, out_t = fad.jvp(func, items, directions)
         _outputs(out, "jvp")
-    return _result(out, create_graph), _result(out_t, create_graph)
+    return leave(out, True, create_graph), leave(out_t, True, create_graph)
 
 
 def vhp(
@@ -305,18 +312,16 @@ def _second_product(
     create_graph: bool,
     strict: bool,
 ) -> tuple[PyTree, PyTree]:
-    check_callable(func, who)
     scalar = _OfOneElement(func, who)
-    is_tuple, items = _tuple(inputs, who, "inputs")
+    items = _inputs(func, inputs, who)
     directions = _directions(items, v, who)
     with enable_grad():
         if strict:
             _check_strict(who, scalar, items, directions, create_graph, second=True)
-        nums = tuple(range(len(items)))
-        gradient = reverse.gradient_function(scalar, nums, False, who, True)
-        (out, _), (_, product) = forward.push_forward(gradient, items, directions, False, who)
+        gradient = fad.value_and_grad(scalar, tuple(range(len(items))))
+        (out, _), (_, product) = fad.jvp(gradient, items, directions)
         out = out.reshape(scalar.shape)
-    return _result(out, create_graph), _result(_untuple(is_tuple, product), create_graph)
+    return leave(out, True, create_graph), leave(_like(inputs, product), True, create_graph)
 
 
 def jacobian(
@@ -345,23 +350,20 @@ def jacobian(
     >>> fad.autograd.functional.jacobian(lambda x: x**2, fad.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
-    check_callable(func, "jacobian")
     _check_strategy(strategy, "jacobian", "strategy")
-    is_tuple, items = _tuple(inputs, "jacobian", "inputs")
-    nums = tuple(range(len(items))) if is_tuple else 0
+    items = _inputs(func, inputs, "jacobian")
     with enable_grad():
         if strict:
             _check_strict("jacobian", func, items, None, create_graph)
-        result = _jacobian(func, nums, vectorize, strategy, "jacobian")(*items)
-    return _result(result, create_graph)
+        result = _jacobian(func, _numbers(inputs), vectorize, strategy)(*items)
+    return leave(result, True, create_graph)
 
 
 def _jacobian(
-    func: Callable[..., PyTree], nums: PyTree, vectorize: bool, strategy: str, who: str
+    func: Callable[..., PyTree], nums: PyTree, vectorize: bool, strategy: str
 ) -> Callable[..., PyTree]:
-    in_reverse = strategy == "reverse-mode"
-    transform = jacobians.reverse_jacobian if in_reverse else jacobians.forward_jacobian
-    return transform(func, nums, False, None if vectorize else 1, who)
+    transform = fad.jacrev if strategy == "reverse-mode" else fad.jacfwd
+    return transform(func, nums, chunk_size=None if vectorize else 1)
 
 
 def _check_strategy(strategy: str, who: str, name: str) -> None:
@@ -396,13 +398,12 @@ def hessian(
     [[6.0, 0.0], [0.0, 12.0]]
     """
     _check_strategy(outer_jacobian_strategy, "hessian", "outer_jacobian_strategy")
-    check_callable(func, "hessian")
     scalar = _OfOneElement(func, "hessian")
-    is_tuple, items = _tuple(inputs, "hessian", "inputs")
-    nums = tuple(range(len(items))) if is_tuple else 0
+    items = _inputs(func, inputs, "hessian")
+    nums = _numbers(inputs)
     with enable_grad():
         if strict:
             _check_strict("hessian", scalar, items, None, create_graph, second=True)
-        gradient = reverse.gradient_function(scalar, nums, False, "hessian", False)
-        result = _jacobian(gradient, nums, vectorize, outer_jacobian_strategy, "hessian")(*items)
-    return _result(result, create_graph)
+        gradient = fad.grad(scalar, nums)
+        result = _jacobian(gradient, nums, vectorize, outer_jacobian_strategy)(*items)
+    return leave(result, True, create_graph)

@@ -49,8 +49,8 @@ from fad.core.tensor import (
 )
 from fad.core.types import PyTree
 from fad.errors import GradientError, LevelError, describe
-from fad.tape.nodes import OutsideNode
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.saved import OutsideNode
 from fad.tape.vmap import batch_levels, lanes_among, lanes_inside
 from fad.transforms.boundary import shape_changed
 from fad.views.aliases import Link, link_of, set_state, stopped

@@ -58,8 +58,8 @@ from fad.core.tensor import (
 from fad.core.types import Array, ArrayFunction, Operand, PyTree
 from fad.errors import GradientError, LevelError, describe
 from fad.tape.grad_mode import no_grad
-from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.saved import RecordedNode
 from fad.tape.vmap import bind_collective, bind_program, named_levels
 from fad.transforms.backward import leaf_outside
 from fad.transforms.boundary import check_written, leave

@@ -25,8 +25,7 @@ from fad.arrays.annotations import (
 from fad.core.tensor import Tensor
 from fad.core.types import Axes, Operand, PyTree
 from fad.formulas.torch_functions import MinMax, ValuesIndices
-from fad.tape.graph import GradientEdge, Node
-from fad.tape.handles import RemovableHandle
+from fad.tape.graph import GradientEdge, Node, RemovableHandle
 from fad.views.indexing import At
 
 class TensorMembers:

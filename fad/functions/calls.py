@@ -56,9 +56,8 @@ from fad.functions.user_rules import UserRules
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember
 from fad.tape.graph import InputMetadata, Node, alias, gradient_edge
-from fad.tape.nodes import SavedTensor, SavingNode
 from fad.tape.recorder import ROOT, GradLevel, JvpLevel, detached
-from fad.tape.saved import PackedValue, raise_released
+from fad.tape.saved import PackedValue, SavedTensor, SavingNode, raise_released
 
 # The node that records a call of a Function.
 

@@ -175,7 +175,10 @@ def observed_nodes(observer: Callable[[Node], None]) -> Iterator[None]:
 _observers_change = threading.RLock()
 
 
-def _annotation(name: str, seq: int, thread: int) -> AbstractContextManager[object]:
+def _named(name: str, seq: int, thread: int) -> AbstractContextManager[object]:
+    """A block that the profiler of JAX shows under a name, if it is asked to."""
+    if not mode.tracing:
+        return nullcontext()
     return jax.profiler.TraceAnnotation(name, seq=seq, thread=thread)
 
 
@@ -188,13 +191,8 @@ def watched_call(level: Level, op: Operation, args: Sequence[Operand], whole: bo
     ``whole``: calls that it consists of (at the levels below) are not watched for themselves.
     """
     seq = next(running.sequence)
-    naming = _annotation(op.name, seq, running.id) if mode.tracing else nullcontext()
-    before, running.watched = running.watched, True if whole else op
-    try:
-        with naming:
-            out = level.process(op, args)
-    finally:
-        running.watched = before
+    with _watching(True if whole else op), _named(op.name, seq, running.id):
+        out = level.process(op, args)
     outs = out if type(out) is tuple else (out,)
     for o in outs:
         if isinstance(o, Tensor) and o.node is not None and o.node.sequence_nr > seq:
@@ -226,13 +224,18 @@ _NAMES_IT = "names the operation in it"
 
 
 @contextmanager
-def reported_as_one() -> Iterator[None]:
-    """A block in which calls and nodes are not checked for themselves, as they are parts of one that is."""
-    before, running.watched = running.watched, True
+def _watching(watched: Operation | bool) -> Iterator[None]:
+    """A block that is part of a watched call; see `running`."""
+    before, running.watched = running.watched, watched
     try:
         yield
     finally:
         running.watched = before
+
+
+def reported_as_one() -> AbstractContextManager[None]:
+    """A block in which calls and nodes are not checked for themselves, as they are parts of one that is."""
+    return _watching(True)
 
 
 @contextmanager
@@ -261,10 +264,19 @@ def _check_call(
             if any([nan for a in args for nan in nans(a)]):
                 return
             raise GradientError(message.format(what=what, k=k, lanes=lanes))
-    if state.host is not None:
-        stack = "".join(users_frames(traceback.format_stack()[:-1]))
-        told = f"{message}. Traceback of the call:\n{_as_text(stack)}"
-        _check_when_executed([*outs, *args], len(outs), told)
+    flags = [] if state.host is None else flags_of([*outs, *args])
+    if not any([k < len(outs) for (_, k, _), _ in flags]):
+        return
+    stack = "".join(users_frames(traceback.format_stack()[:-1]))
+
+    def check(nan_values: list[list[tuple[str, int, str]]]) -> None:
+        (values,) = nan_values
+        if values and all([k < len(outs) for _, k, _ in values]):
+            what, k, lanes = values[0]
+            error = message.format(what=what, k=k, lanes=lanes)
+            raise GradientError(f"{error}. Traceback of the call:\n{stack}")
+
+    check_when_executed([flags], check)
 
 
 def parts_of(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
@@ -312,63 +324,47 @@ def _lanes_with_nan(dims: tuple[int, ...]) -> Primitive:
     return Primitive("lanes_with_nan", flag)
 
 
-def _check_when_executed(values: Sequence[Operand], count: int, message: str) -> None:
-    """Write a check into the program that is traced: that there is no NaN among the first ``count`` values,
-    if there is none among the others.
-
-    ``message``: of the error, with fields for what has it, the number of the value, and the lanes.
-    """
-    places, flags = flags_of(values)
-    if not any([k < count for _, k, _ in places]):
-        return
-
-    def check(*flags: Array) -> tuple[()]:
-        nan_values = flagged(places, flags)
-        if nan_values and all([k < count for _, k, _ in nan_values]):
-            what, k, lanes = nan_values[0]
-            raise GradientError(message.format(what=what, k=k, lanes=lanes))
-        return ()
-
-    call_when_executed(check, flags)
-
-
 # What a flag tells of: "value" or "tangent", the number of the value, and its dimensions of lanes.
 Place = tuple[str, int, tuple[int, ...]]
+Flags = list[tuple[Place, Operand]]
 
 
-def flags_of(values: Sequence[Operand | None]) -> tuple[list[Place], list[Operand]]:
+def flags_of(values: Sequence[Operand | None]) -> Flags:
     """For the parts of values that a program computes, what each is, and a flag with NaN where it has one."""
-    places: list[Place] = []
-    flags: list[Operand] = []
+    flags: Flags = []
     with reported_as_one():  # the check is not checked
         for k, value in enumerate(values):
             for what, part, dims in () if value is None else parts_of(value):
                 if isinstance(part, Tensor) and is_inexact(part.dtype):
-                    places.append((what, k, dims))
-                    flags.append(bind(_lanes_with_nan(dims), (part.level.detach(part),)))
-    return places, flags
+                    flag = bind(_lanes_with_nan(dims), (part.level.detach(part),))
+                    flags.append(((what, k, dims), flag))
+    return flags
 
 
-def flagged(places: Sequence[Place], flags: Sequence[Operand]) -> list[tuple[str, int, str]]:
-    """The values that have NaN when the program is executed: what, which, and the lanes in words."""
-    nan_values = []
-    for (what, k, batch), flag in zip(places, flags, strict=True):
+def check_when_executed(
+    several: Sequence[Flags], check: Callable[[list[list[tuple[str, int, str]]]], None]
+) -> None:
+    """Write a call of ``check`` into the program that is traced.
+
+    It is given, for each of the lists of flags, the values that have NaN when the program is executed: what,
+    which, and the lanes in words.
+    """
+
+    def run(*operands: Array) -> tuple[()]:
+        values = iter(operands)
+        check([list(_flagged([(place, next(values)) for place, _ in flags])) for flags in several])
+        return ()
+
+    with reported_as_one():
+        state.host.call("detect_anomaly", run, [flag for flags in several for _, flag in flags], 0)
+
+
+def _flagged(flags: Flags) -> Iterator[tuple[str, int, str]]:
+    for (what, k, batch), flag in flags:
         for _, part, dims in parts_of(flag):
             lanes = _nan_lanes(part, (*dims, *[0] * len(batch)))
             if lanes is not None:
-                nan_values.append((what, k, lanes))
-    return nan_values
-
-
-def call_when_executed(check: Callable[..., tuple[()]], flags: Sequence[Operand]) -> None:
-    """Write a call of ``check`` into the program that is traced."""
-    with reported_as_one():
-        state.host.call("detect_anomaly", check, flags, 0)
-
-
-def _as_text(text: str) -> str:
-    """``text`` as a part of a format."""
-    return text.replace("{", "{{").replace("}", "}}")
+                yield what, k, lanes
 
 
 def _nan_lanes(x: Operand, dims: tuple[int, ...]) -> str | None:
@@ -442,41 +438,32 @@ def explain_write(of: Storage | Node, version: int) -> str:
 
 def explain(node: Node) -> str:
     """The forward tracebacks of a node, and of those whose backward pass made it."""
-    parts = []
+    parts: list[str] = []
     at: Node | None = node
-    first = True
     while at is not None:
         lines = at.metadata.get("traceback_")
-        what = (
-            f"Error detected in {at.name()}. "
-            if first
-            else f"\nPrevious calculation was induced by {at.name()}. "
+        what = "\nPrevious calculation was induced by" if parts else "Error detected in"
+        where = (
+            "No forward pass information available. Enable detect_anomaly during the forward pass for more "
+            "information."
         )
-        if lines is None:
-            parts.append(
-                f"{what}No forward pass information available. Enable detect_anomaly during the "
-                "forward pass for more information."
-            )
-        else:
-            parts.append(
-                f"{what}Traceback of forward call that caused the error:\n"
-                + "".join(users_frames(lines))
-            )
+        if lines is not None:
+            frames = "".join(users_frames(lines))
+            where = f"Traceback of forward call that caused the error:\n{frames}"
+        parts.append(f"{what} {at.name()}. {where}")
         if at.metadata.get("compiled_"):
             inside = "fad.jit(fad.grad(f), hooks=True), with the derivative inside,"
             parts.append(f"{_COMPILED} {inside} {_NAMES_IT}.\n")
         at = at.metadata.get("parent_")
-        first = False
     return "".join(parts)
 
 
 def watched_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
     """One node of a backward pass: ``work(node, *args)``, which gives its gradients."""
     observer = mode.observer
-    if observer is None:
-        return _named_node(work, node, *args)
-    observed: Sequence[MaybeValue] = observer.node(_named_node, work, node, *args)
-    return observed
+    run = _named_node if observer is None else functools.partial(observer.node, _named_node)
+    gradients: Sequence[MaybeValue] = run(work, node, *args)
+    return gradients
 
 
 def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
@@ -484,19 +471,16 @@ def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Seque
 
     In anomaly mode, an error gets a note that says where the node was made.
     """
-    naming: AbstractContextManager[object] = nullcontext()
-    if mode.tracing:
-        naming = _annotation(node.name(), node.sequence_nr, node.thread_id)
-    if not mode.on:
-        with naming:
+    try:
+        with (
+            _named(node.name(), node.sequence_nr, node.thread_id),
+            reported_as_one() if mode.on else nullcontext(),
+        ):
             gradients: Sequence[MaybeValue] = work(node, *args)
             return gradients
-    try:
-        with naming, reported_as_one():
-            checked: Sequence[MaybeValue] = work(node, *args)
-            return checked
     except Exception as error:  # any exception of a node propagates, with a note
-        error.add_note(explain(node))
+        if mode.on:
+            error.add_note(explain(node))
         raise
 
 
@@ -524,7 +508,7 @@ class NanOrigins:
 
     def __init__(self) -> None:
         self.origins: dict[Node, str] = {}
-        self.traced: list[tuple[Node, list[Place], list[Operand]]] = []
+        self.traced: list[tuple[Node, Flags]] = []
 
     def follow(
         self,
@@ -535,7 +519,7 @@ class NanOrigins:
     ) -> None:
         """Remember a NaN among the gradients that a node gave for its edges."""
         if state.host is not None and running.watched is not True:
-            self.traced.append((node, *flags_of(grads)))
+            self.traced.append((node, flags_of(grads)))
         bad = {i: g for i, g in enumerate(grads) if g is not None and has_nan(g)}
         if not bad:
             return
@@ -559,29 +543,18 @@ class NanOrigins:
             return
         if node in self.origins and has_nan(value):
             raise GradientError(self.origins[node])
-        if self.traced and running.watched is not True:
-            self._check_when_executed(value)
-
-    def _check_when_executed(self, value: MaybeValue) -> None:
-        places, flags = flags_of([value])
+        flags = flags_of([value]) if self.traced and running.watched is not True else []
         if not flags:
             return
-        count = len(flags)
-        nodes = [(explain(node), node.name(), outputs) for node, outputs, _ in self.traced]
+        nodes = [(node.name(), explain(node)) for node, _ in self.traced]
 
-        def check(*flags: Array) -> tuple[()]:
-            if not flagged(places, flags[:count]):
-                return ()
-            at = count
-            for told, name, outputs in nodes:
-                for _, k, lanes in flagged(outputs, flags[at : at + len(outputs)]):
+        def check(nan_values: list[list[tuple[str, int, str]]]) -> None:
+            arrived, *outputs = nan_values
+            for (name, told), values in zip(nodes, outputs if arrived else (), strict=False):
+                for _, k, lanes in values:
                     raise GradientError(_returned(name, k, lanes) + told)
-                at += len(outputs)
-            return ()
 
-        call_when_executed(
-            check, [*flags, *[flag for _, _, outputs in self.traced for flag in outputs]]
-        )
+        check_when_executed([flags, *[of_node for _, of_node in self.traced]], check)
 
 
 def _returned(name: str, k: int, lanes: str) -> str:

@@ -21,7 +21,6 @@ from fad.errors import GradientError, describe
 from fad.tape.anomaly import NanOrigins, watched_node
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.graph import (
-    AccumulateGrad,
     InputMetadata,
     Node,
     extra_of,
@@ -36,26 +35,27 @@ from fad.tape.hooks import (
     call_pre_hooks,
     call_tensor_hooks,
 )
-from fad.tape.nodes import for_edges
 from fad.tape.recorder import ROOT, as_tensor, level_of
+from fad.tape.saved import for_edges
 
 # One node of a backward pass: its hooks, its work, and the checks between them.
 
 
 def step(
-    node: Node,
+    node: Any,
     cotangents: list[MaybeValue],
     need: tuple[bool, ...],
     create_graph: bool,
     keep_graph: bool,
 ) -> Sequence[MaybeValue]:
     """Gradients for every edge of ``node``; None where there is none, or ``need`` says no."""
-    extra = node.extra
-    if extra is not None:
+    grads: Sequence[MaybeValue] = ()
+    hooked = node._leaf is not None or node.extra is not None
+    if hooked:
         cotangents = call_tensor_hooks(node, cotangents, create_graph)
         cotangents = call_pre_hooks(node, cotangents, create_graph)
-    if node._is_derived:
-        grads = for_edges(node.run(cotangents, need, create_graph), need)
+    if node._leaf is not None:
+        accumulate(node, cotangents[0], create_graph)
     else:
         if not keep_graph:
             node.will_release_variables()
@@ -63,26 +63,9 @@ def step(
             grads = for_edges(node.run(cotangents, need, create_graph), need)
         else:
             grads = _run_by_hand(node, cotangents, create_graph)
-        grads = _validated(node, grads)
-    if extra is not None:
-        grads = call_post_hooks(node, grads, cotangents, create_graph)
-    return grads
-
-
-def reach_leaf(
-    node: AccumulateGrad, cotangents: list[MaybeValue], create_graph: bool
-) -> Sequence[MaybeValue]:
-    """Everything that happens at a leaf: hooks of the Tensor, of the node, and accumulation."""
-    cotangents = call_tensor_hooks(node, cotangents, create_graph)
-    cotangents = call_pre_hooks(node, cotangents, create_graph)
-    accumulate(node, cotangents[0], create_graph)
-    return call_post_hooks(node, (), cotangents, create_graph)
-
-
-def release_by_hand(node: Node) -> None:
-    """Let a node that a user wrote drop what it saved, while no other thread runs it."""
-    with extra_of(node).lock:
-        node.release_variables()
+        if not node._is_derived:
+            grads = _validated(node, grads)
+    return call_post_hooks(node, grads, cotangents, create_graph) if hooked else grads
 
 
 def _run_by_hand(
@@ -225,14 +208,6 @@ class _Task:
     depth: int
     callbacks: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     nodes: Container[Node] = ()
-    _nans: NanOrigins | None = None
-
-    @property
-    def nans(self) -> NanOrigins:
-        """In anomaly mode: the NaN that this pass has made."""
-        if self._nans is None:
-            self._nans = NanOrigins()
-        return self._nans
 
     def will_run(self, node: Node | None) -> bool:
         """Whether this pass reaches ``node``."""
@@ -241,6 +216,19 @@ class _Task:
 
 _THREAD_DEPTH = 12  # reentrant passes nested deeper than this continue on a stack of their own
 _MOST_NESTED = 3_000  # more than this is a hook or a rule that starts passes without end
+
+
+def current_node() -> Node | None:
+    """The node whose backward pass this thread is running now, None outside of one.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> y = x * x
+    >>> handle = y.grad_fn.register_prehook(lambda g: print(fad.autograd.current_node()))
+    >>> y.backward()
+    <MultiplyBackward>
+    """
+    return running.current
 
 
 def queue_callback(callback: Callable[[], object]) -> None:
@@ -360,6 +348,7 @@ def _run_task(
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
     graph = graph_of(starts, wanted, targets)
+    nans = NanOrigins() if anomaly.looks_for_nan else None
     dependencies, needed = graph.counts, graph.needed
     buffers: dict[Node, list[MaybeValue]] = {}
     for (node, nr), cotangent in roots:
@@ -378,7 +367,7 @@ def _run_task(
             # At the levels of the eager tape hooks and rules compute without recording. At others they
             # cannot: what they compute is part of the levels below, and nothing of their own level is
             # tracked here anyway.
-            tape = [(n.level or level_of(n)).tape_id for n in starts]
+            tape = [level_of(n).tape_id for n in starts]
             if min(tape, default=ROOT.id) >= ROOT.id:
                 state.watermark = max(state.watermark, ROOT.id, *tape)
         while ready:
@@ -392,8 +381,8 @@ def _run_task(
                 for k in wanted.get(node, ()):
                     assert captures is not None
                     results[k] = cotangents[captures[k][1]]
-                    if anomaly.looks_for_nan:
-                        task.nans.arrive(node, results[k])
+                    if nans is not None:
+                        nans.arrive(node, results[k])
             if not runs or (captures is not None and node._leaf is not None):
                 continue
             edges = graph.edges[node]
@@ -409,11 +398,11 @@ def _run_task(
                 if not keep_graph:
                     node.release_variables()
             else:
-                if anomaly.looks_for_nan and node._leaf is not None:
-                    task.nans.arrive(node, cotangents[0])
+                if nans is not None and node._leaf is not None:
+                    nans.arrive(node, cotangents[0])
                 grads = _attended(node, cotangents, need, create_graph, keep_graph)
-                if anomaly.looks_for_nan:
-                    task.nans.follow(node, cotangents, grads, edges)
+                if nans is not None:
+                    nans.follow(node, cotangents, grads, edges)
             for edge, g in zip(edges, grads, strict=True):
                 if edge is None:
                     continue
@@ -458,22 +447,14 @@ def _attended(
     keep_graph: bool,
 ) -> Sequence[MaybeValue]:
     """What any node gives for its edges: it may be watched, or a leaf, or have hooks."""
-    if node._leaf is not None:
-        if anomaly.nodes:
-            watched_node(reach_leaf, node, cotangents, create_graph)
-        else:
-            reach_leaf(node, cotangents, create_graph)
-        return ()
-    grads: Sequence[MaybeValue]
-    if anomaly.nodes:
-        grads = watched_node(step, node, cotangents, need, create_graph, keep_graph)
-    else:
-        grads = step(node, cotangents, need, create_graph, keep_graph)
-    if not keep_graph:
+    run = functools.partial(watched_node, step) if anomaly.nodes else step
+    grads: Sequence[MaybeValue] = run(node, cotangents, need, create_graph, keep_graph)
+    if not keep_graph and node._leaf is None:
         if node._is_recorded:
             node.release_variables()
         else:
-            release_by_hand(node)
+            with extra_of(node).lock:  # no other thread runs what a user wrote
+                node.release_variables()
     return grads
 
 

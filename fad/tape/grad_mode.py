@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator
-from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, overload
 
 import numpy as np
@@ -111,12 +110,7 @@ class _GradMode(metaclass=BlockType):
         state.watermark = state.base_watermark if self.enabled else last_level_id()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         state.watermark = self._saved.pop()
 
     def _again(self) -> _GradMode:
@@ -288,13 +282,8 @@ class _InferenceMode(_GradMode):
             state.watermark = state.base_watermark
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, value, traceback)
+    def __exit__(self, *exc: object) -> None:
+        super().__exit__(*exc)
         state.base_watermark, state.inference = self._outside.pop()
 
     def _again(self) -> _GradMode:

@@ -14,11 +14,11 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
 import jax
 
+from fad.core import jaxapi
 from fad.core.level import Level, bodies, inside, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.core.types import DType, GraphNode, MaybeValue, Value
 from fad.errors import GradientError, describe
-from fad.tape.handles import RemovableHandle, host_for
 
 # What each thread keeps of the graphs that it records and of the backward passes that it runs.
 
@@ -60,6 +60,95 @@ def count_nodes() -> int:
     """How many nodes the thread has recorded, or gone through, since it began: differences count."""
     running.passed -= 1  # for the number that this takes
     return next(running.sequence) + running.passed
+
+
+# Hooks: the handle that takes one away, and where one may not be registered.
+
+
+class RemovableHandle:
+    """What registering a hook gives; ``remove()`` takes the hook away, any number of times.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> handle = x.register_hook(print)
+    >>> handle.remove()
+    >>> (x * x).backward()
+    """
+
+    __slots__ = ("__weakref__", "hooks", "id")
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., object]) -> None:
+        if not callable(hook):
+            raise TypeError(f"a hook must be callable, got {describe(hook)}")
+        self.hooks: dict[int, Any] | None = hooks
+        self.id = next(RemovableHandle._ids)
+        hooks[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away."""
+        if self.hooks is not None:
+            self.hooks.pop(self.id, None)
+            self.hooks = None
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def host_for(what: str, owner: Any, running: bool = False) -> Any:
+    """What calls hooks at each execution of the code that is being traced; None where Python itself does.
+
+    Arguments:
+        what, running: as for `refuse_in_traced_code`.
+        owner: the Tensor or the node that the hook is on.
+
+    Raises:
+        GradientError: the code is traced without hooks; or the Tensor or node is from outside of it.
+    """
+    host = state.host
+    if host is not None:
+        owner = getattr(owner, "variable", owner)  # the leaf of an accumulator
+        born = -1 if owner.level is None else owner.level.id
+        if max(born, getattr(owner, "born", -1)) >= host.since:
+            return host
+        refuse_in_traced_code(what, running)
+    elif state.body is None:  # in a body of `jit`, a hook is code of the program
+        refuse_in_traced_code(what, running)
+    return None
+
+
+_WRITE = (
+    "Compile with fad.jit(f, hooks=True), which calls hooks of Tensors made in f at each execution; or leave "
+    "the code that needs it outside."
+)
+
+
+def refuse_in_traced_code(what: str, running: bool = False, write: str = _WRITE) -> None:
+    """Raise where Python runs once for each trace, and so a hook would not run at each execution.
+
+    Arguments:
+        what: what is refused, for the message.
+        running: it was registered before, outside, and a backward pass in traced code would run it.
+        write: what to write instead of registering it.
+    """
+    staged = any([level.traces for level in state.levels])
+    if not staged and not jaxapi.is_tracing():
+        return
+    where = "fad.jit, or the body of scan, cond, ..." if staged else "a JAX transform"
+    if running:
+        raise GradientError(
+            f"a backward pass in code that is being traced ({where}) includes {what}: it would run once per "
+            "trace, not at each execution. Remove it, or run the pass outside of the traced code; hooks of "
+            "Tensors that are made inside of it run in fad.jit(f, hooks=True)."
+        )
+    raise GradientError(
+        f"{what} cannot be registered in code that is being traced ({where}): it would run once "
+        f"per trace, not at each execution. {write}"
+    )
 
 
 # Edges of a graph, and the form of the gradients that go along them.
@@ -126,11 +215,6 @@ def sharding_of(value: object) -> jax.sharding.Sharding | None:
     return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
-def device_of_sharding(sharding: jax.sharding.Sharding | None) -> object:
-    """The device of a sharding: the first, if there are several."""
-    return None if sharding is None else min(sharding.device_set, key=lambda d: d.id)  # type: ignore[attr-defined]
-
-
 # Of next edges: one, a range, or a list of these.
 Indices: TypeAlias = int | range | tuple[int, int] | list[int | range | tuple[int, int]]
 # An edge in any form that users may give.
@@ -155,11 +239,9 @@ class NodeExtra:
     """What only few nodes have: hooks, metadata, a description of what they take, a lock.
 
     ``tensor_hooks`` has the hooks of each output, outputs in the order of their first hook.
-    ``level`` is that of a node built by hand, once it was looked for; see `fad.tape.engine`.
     """
 
     lock: AbstractContextManager[object] = dataclasses.field(default_factory=threading.RLock)
-    level: Level | None = None
     metadata: dict[object, Any] = dataclasses.field(default_factory=dict)
     inputs: list[InputMetadata] | None = None
     tensor_hooks: dict[int, Hooks] = dataclasses.field(default_factory=dict)
@@ -201,10 +283,9 @@ class Node:
         "level",
         "sequence_nr",
         "thread_id",
-        "topology",
     )
 
-    level: Any  # that recorded it; None for nodes built by hand
+    level: Any  # that recorded it; of a node built by hand, the highest that it leads to, if any
     edges: Sequence[tuple[Node, int] | None]
     sequence_nr: int
     thread_id: int
@@ -212,12 +293,10 @@ class Node:
     def __init__(
         self, next_edges: Iterable[NextEdge] = (), *, sequence_nr: int | None = None
     ) -> None:
-        self._start(None, [pair(e) for e in next_edges])
+        self._start(None, ())
         if sequence_nr is not None:
             self.sequence_nr = sequence_nr
-        for edge in self.edges:
-            if edge is not None:
-                edge[0].has_parent = True
+        self.set_next_edges(next_edges)
 
     def _start(self, level: Any, edges: Sequence[tuple[Node, int] | None]) -> None:
         """Set up a recorded node."""
@@ -225,7 +304,6 @@ class Node:
         self.edges = edges
         self.sequence_nr = next(running.sequence)
         self.thread_id = running.id
-        self.topology = -1
         self.has_parent = False
         self.extra: NodeExtra | None = None
 
@@ -328,12 +406,11 @@ class Node:
                 "already has a parent: connect nodes from the leaves up"
             )
         self.edges = edges
-        self.topology = -1
-        if self.extra is not None:
-            self.extra.level = None
-        for edge in edges:
-            if edge is not None:
-                edge[0].has_parent = True
+        for node, _ in filter(None, edges):
+            node.has_parent = True
+            level, ours = node.level, self.level
+            if level is not None and not self._is_recorded and (ours is None or level.id > ours.id):
+                self.level = level
 
     @property
     def num_outputs(self) -> int:
@@ -343,20 +420,16 @@ class Node:
     @property
     def topological_nr(self) -> int:
         """The length of the longest path to a leaf; 0 for a leaf."""
+        numbers: dict[Node, int] = {}
         stack: list[Node] = [self]
         while stack:
             node = stack[-1]
-            if node.topology >= 0:
-                stack.pop()
-                continue
             nexts = [e[0] for e in node.edges if e is not None]
-            unknown = [n for n in nexts if n.topology < 0]
-            if unknown:
-                stack.extend(unknown)
-            else:
-                node.topology = 1 + max([n.topology for n in nexts], default=-1)
-                stack.pop()
-        return self.topology
+            missing = [n for n in nexts if n not in numbers]
+            if not missing:
+                numbers[stack.pop()] = 1 + max([numbers[n] for n in nexts], default=-1)
+            stack += missing
+        return numbers[self]
 
     def should_compute_output(self, index: Indices) -> bool:
         """Whether a gradient for this next edge (or one of these, for ranges) has anywhere to go.
@@ -462,7 +535,8 @@ class Node:
     @property
     def device(self) -> Any:
         """The device of `sharding`: the first, if there are several."""
-        return device_of_sharding(self.sharding)
+        sharding = self.sharding
+        return None if sharding is None else min(sharding.device_set, key=operator.attrgetter("id"))
 
     # Hooks and metadata
 
@@ -540,7 +614,6 @@ class AccumulateGrad(Node):
 
     edges: Sequence[tuple[Node, int] | None] = ()
     sequence_nr: int = 2**64 - 1
-    topology: int = 0
     num_inputs = 1
 
     # What it does needs operations and writes in place, which come later in the order of imports:

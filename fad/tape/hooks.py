@@ -34,21 +34,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.jaxapi import array_type, is_tracing
-from fad.core.level import bind, inside, outside
+from fad.core.level import bind, inside, outside, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.core.types import MaybeValue, Value
-from fad.errors import GradientError, describe
+from fad.errors import GradientError, HostValueError, describe
 from fad.tape.graph import (
     AccumulateGrad,
     Node,
+    RemovableHandle,
     alias,
     extra_of,
     gradient_edge,
+    host_for,
     node_of,
     running,
 )
-from fad.tape.handles import RemovableHandle, call_hook, call_observer, host_for, name_of
 from fad.tape.recorder import ROOT, as_tensor, level_of
 
 Gradients: TypeAlias = tuple[MaybeValue, ...]
@@ -172,6 +173,68 @@ def _call_on_copy(hook: Callable[..., object], values: list[Tensor]) -> None:
 
 
 AccumulateGrad.work = accumulate
+
+
+# Calls of hooks, now or at each execution of code that is traced.
+
+
+def name_of(hook: Callable[..., object]) -> str:
+    """What messages call a hook."""
+    return str(getattr(hook, "__name__", type(hook).__name__))
+
+
+def call_hook(
+    host: Any,
+    hook: Callable[..., object],
+    f: Callable[..., Sequence[MaybeValue]],
+    values: Sequence[Any],
+    count: int,
+) -> tuple[MaybeValue, ...]:
+    """``f(*values)``, which calls ``hook``: what replaces the first ``count`` values.
+
+    Arguments:
+        host: what `host_for` gave; f is called now if it is None, else at each execution.
+        hook: with a true attribute ``in_the_trace``, it is called now in any case.
+        f: it gives None exactly where the value is None.
+    """
+    if host is None or getattr(hook, "in_the_trace", False):
+        try:
+            return tuple(f(*values))
+        except HostValueError as error:
+            raise HostValueError(
+                f"hook {name_of(hook)!r} needs a number in code that is being traced: write "
+                f"fnp.where(condition, "
+                f"g, h) for a branch, or compile with fad.jit(f, hooks=True), which calls hooks of "
+                f"Tensors made "
+                f"in f at each execution. {error}"
+            ) from None
+    present = [v is not None for v in values]
+
+    def run(*arrays: MaybeValue) -> Sequence[Value]:
+        it = iter(arrays)
+        outs = f(*[next(it) if p else None for p in present])
+        return [o for o in outs if o is not None]
+
+    operands = [v for v in values if v is not None]
+    outs = iter(host.call(name_of(hook), run, operands, sum(present[:count])))
+    return tuple([next(outs) if p else None for p in present[:count]])
+
+
+def call_observer(
+    f: Callable[[list[Any]], object], values: Sequence[MaybeValue], hook: Callable[..., object]
+) -> None:
+    """``f(values)``, which calls ``hook`` and replaces nothing; at each execution, in traced code."""
+    host = state.host
+    if host is None:
+        f(list(values))
+        return
+
+    def run(*arrays: MaybeValue) -> Sequence[Value]:
+        f(list(arrays))
+        return ()
+
+    plain = [v.level.detach(v) if isinstance(v, Tensor) else v for v in values]
+    call_hook(host, hook, run, plain, 0)
 
 
 # Registering

@@ -6,13 +6,13 @@ dual Tensor (`JvpLevel`) or a batched one that requires grad is recorded at its 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Self
 
 import jax
 import numpy as np
 
+from fad.core import trees
 from fad.core.avals import SCALARS, VALUES, aval_of
 from fad.core.borrowed import as_array, copied
 from fad.core.dtypes import is_inexact
@@ -31,21 +31,29 @@ from fad.core.level import (
 from fad.core.primitive import Primitive, VjpPlan
 from fad.core.replay_protocol import Deferred, seam
 from fad.core.tensor import Tensor, new_tensor
-from fad.core.types import MaybeValue, Operand, Operation, Outputs, Value
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree, Value
+from fad.errors import GradientError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.anomaly import remember, watched_call
 from fad.tape.grad_mode import mark_inference
 from fad.tape.graph import (
+    Edge,
+    GradientEdge,
     InputMetadata,
     Node,
     alias,
     current_edge,
-    extra_of,
     gradient_edge,
     running,
 )
-from fad.tape.nodes import SavingNode, for_edges, node_name
-from fad.tape.saved import keep_bases, raise_released, versions_of
+from fad.tape.saved import (
+    SavingNode,
+    for_edges,
+    keep_bases,
+    node_name,
+    raise_released,
+    versions_of,
+)
 
 
 class PrimitiveNode(SavingNode):
@@ -71,8 +79,7 @@ class PrimitiveNode(SavingNode):
         # What `_keep` does, without what most calls have none of.
         self.tensors = tensors
         self.values = values
-        self.has_views = has_views
-        self.packed = False
+        self.packed = has_views
         self.written = None
         self.versions = None
         for t in tensors:
@@ -113,7 +120,7 @@ class PrimitiveNode(SavingNode):
             return [None] * len(need)
         # Another thread may release the node now: it takes `values` away first.
         tensors, saved = self.tensors, self.values
-        plain = saved is not None and not (create_graph or self.packed or self.has_views)
+        plain = saved is not None and not (create_graph or self.packed)
         for t in tensors:
             if isinstance(t, Tensor) and t.meta is not None and t.meta.storage.version:
                 plain = False  # it may have been changed in place
@@ -386,30 +393,8 @@ def as_tensor(x: Any) -> Tensor:
 
 
 def level_of(node: Node) -> Any:
-    """The level of a node; one built by hand has that of what it leads to.
-
-    What was found is kept, also for the nodes on the way: a chain is walked once, not once per node.
-    """
-    level = _known_level(node)
-    stack = [] if level is not None else [node]
-    while stack:
-        nexts = [edge[0] for edge in stack[-1].edges if edge is not None]
-        unknown = [n for n in nexts if _known_level(n) is None]
-        if unknown:
-            stack.extend(unknown)
-            continue
-        levels = [_known_level(n) for n in nexts]
-        level = extra_of(stack.pop()).level = max(
-            levels, key=operator.attrgetter("id"), default=ROOT
-        )
-    return level
-
-
-def _known_level(node: Node) -> Any:
-    """The level of a node, if it was recorded or was looked for before."""
-    if node.level is not None or node.extra is None:
-        return node.level
-    return node.extra.level
+    """The level of a node; that of the tape for one built by hand that leads nowhere."""
+    return node.level or ROOT
 
 
 def detached(level: Level, out: Outputs) -> Outputs:
@@ -535,3 +520,92 @@ def _with_node(level: RecorderLevel, plan: VjpPlan, args: Sequence[Any], out: Ou
     if plan.extras:
         return outs[0] if plan.single else outs[:count]
     return out
+
+
+# Graphs that are built by hand: the edges of Tensors, and nodes between Tensors.
+
+
+def create_gradient_edge(t: Tensor) -> Edge:
+    """The edge along which the gradient of ``t`` flows: into its ``grad_fn``, or its accumulator.
+
+    An invalid edge for a Tensor that does not require grad.
+
+    Source: ``torch::autograd::impl::gradient_edge`` in C++.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> fad.autograd.create_gradient_edge(x * x).node
+    <MultiplyBackward>
+    """
+    _check_tensor("create_gradient_edge", t)
+    return Edge(*gradient_edge(t)) if t.requires_grad else Edge(None, 0)
+
+
+def _check_tensor(who: str, t: object) -> None:
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{who} expects a Tensor, got {describe(t)}")
+
+
+def get_gradient_edge(t: Tensor) -> GradientEdge:
+    """The place of ``t`` in the graph, as a root or input for `backward` and `grad`.
+
+    Raises:
+        GradientError: the Tensor does not require grad.
+
+    Source: ``torch.autograd.graph.get_gradient_edge``.
+
+    >>> import fad
+    >>> x = fad.tensor(3.0, requires_grad=True)
+    >>> edge = fad.autograd.get_gradient_edge(x * x)
+    >>> fad.autograd.grad(edge, x)[0].item()
+    6.0
+    """
+    _check_tensor("get_gradient_edge", t)
+    if not t.requires_grad:
+        raise GradientError(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients: write "
+            "x.requires_grad_() before it is used"
+        )
+    return GradientEdge(*gradient_edge(t))
+
+
+def collect_next_edges(*tensors: PyTree) -> list[Edge]:
+    """Edges for a node that computes from ``tensors``; all invalid where nothing is recorded.
+
+    Tensors may stand in lists and other containers; anything but a Tensor has an invalid edge.
+
+    Source: ``torch::autograd::collect_next_edges`` in C++.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> [edge.node for edge in fad.autograd.collect_next_edges(x, fad.tensor(1.0))]
+    [<AccumulateGrad>, None]
+    """
+    leaves = trees.flatten_with_none(tensors)[0]
+    return [create_gradient_edge(t) if _is_recorded(t) else Edge() for t in leaves]
+
+
+def set_history(outputs: PyTree, node: Node) -> PyTree:
+    """Make ``node`` the ``grad_fn`` of ``outputs``, a Tensor or a sequence of one level; returns them.
+
+    Source: ``torch::autograd::set_history`` in C++.
+
+    >>> import fad
+    >>> from fad import autograd
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> node = autograd.Identity([autograd.create_gradient_edge(x)])
+    >>> autograd.set_history(fad.tensor(2.0), node)
+    Tensor(2., dtype=float32, grad_fn=<Identity>)
+    """
+    if anomaly.remembers:
+        remember(node)
+    for t in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+        nr = node.add_input_metadata(t)
+        t._requires_grad, t._node, t._output_nr = True, node, nr
+        node.level = t.level
+    return outputs
+
+
+def _is_recorded(t: object) -> bool:
+    """Whether an operation on ``t`` is recorded at its level."""
+    return isinstance(t, Tensor) and t.requires_grad and t.level.id > state.watermark

@@ -1,25 +1,30 @@
-"""Saved values: their versions, views among them, and blocks with hooks that pack and unpack them."""
+"""Recorded nodes and the values that they save: versions, views among them, and hooks that pack them."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import jax
+import numpy as np
 
 from fad.core.avals import aval_of
+from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import array_type
-from fad.core.level import Level, bind, modes, state
+from fad.core.level import Level, bind, bodies, modes, state
+from fad.core.observation import Observable
 from fad.core.primitive import Primitive, cast_to
 from fad.core.tensor import Meta, Storage, Tensor, meta_of, new_tensor, version_of
-from fad.core.types import Operand, Outputs, PyTree, Value, ViewLink
+from fad.core.types import MaybeValue, Operand, Outputs, PyTree, ViewLink
 from fad.errors import GradientError, describe
-from fad.tape.anomaly import explain_write
-from fad.tape.graph import Node, alias, sharding_of
-from fad.tape.handles import refuse_in_traced_code
+from fad.tape.anomaly import explain_write, remember_write
+from fad.tape.graph import Node, alias, gradient_edge, refuse_in_traced_code, sharding_of
 
 # Saved values in the form that a pack hook gave them.
 
@@ -98,8 +103,15 @@ class PackedValue:
                 f"{type(t).__name__} (from {_name(self.hooks[1])})"
             )
         value = level.detach(t)
-        if t.dtype != self.aval.dtype or t.shape != self.aval.shape:
-            value = self._as_saved(value)
+        saved, unpacked = self.aval, aval_of(value)
+        if unpacked.shape != saved.shape or is_inexact(unpacked.dtype) != is_inexact(saved.dtype):
+            raise GradientError(
+                f"the unpack hook {_name(self.hooks[1])} returned {describe(value)} for a saved value "
+                f"{saved.dtype}{list(saved.shape)}, which was packed by {_name(self.hooks[0])}: it must have "
+                "the same shape, and a dtype of the same kind, which is then converted"
+            )
+        if unpacked.dtype != saved.dtype:
+            value = bind(cast_to(saved.dtype), (value,))
         if not create_graph:
             return value
         t = _bare(level, value)
@@ -111,22 +123,6 @@ class PackedValue:
             else:
                 t._node, t._output_nr = node, self.edge[1]
         return t
-
-    def _as_saved(self, x: Operand) -> Value:
-        """What the unpack hook gave, in the dtype of what was saved.
-
-        Raises:
-            GradientError: it has another shape, or its dtype is of another kind.
-        """
-        saved, unpacked = self.aval, aval_of(x)
-        if unpacked.shape != saved.shape or is_inexact(unpacked.dtype) != is_inexact(saved.dtype):
-            raise GradientError(
-                f"the unpack hook {_name(self.hooks[1])} returned {describe(x)} for a saved value "
-                f"{saved.dtype}{list(saved.shape)}, which was packed by {_name(self.hooks[0])}: it must have "
-                "the same shape, and a dtype of the same kind, which is then converted"
-            )
-        value: Value = bind(cast_to(saved.dtype), (x,))
-        return value
 
 
 def _name(hook: Callable[..., object]) -> str:
@@ -284,26 +280,6 @@ def _raise_modified(
     )
 
 
-@contextmanager
-def allow_mutation_on_saved_tensors() -> Iterator[None]:
-    """A block in which Tensors may be changed in place after the graph has saved them.
-
-    Saved values are immutable arrays, so the backward pass uses what was saved, wherever it runs, and
-    nothing is copied. Outside of the block the change is an error, as in PyTorch.
-
-    Source: ``torch.autograd.graph.allow_mutation_on_saved_tensors``.
-
-    >>> import fad
-    >>> x = fad.tensor(2.0, requires_grad=True)
-    >>> with fad.autograd.allow_mutation_on_saved_tensors():
-    ...     y = x * x
-    >>> y.backward(); float(x.grad)
-    4.0
-    """
-    with modes(saved_hooks=(*state.saved_hooks, UNCHANGED)):
-        yield
-
-
 # Views
 
 
@@ -341,12 +317,15 @@ class SavedView:
         self.node = t._node
         self.output_nr = t._output_nr
 
-    def operands(self) -> list[Operand]:
-        """What `operation` is run on.
+    def unpack(self, create_graph: bool) -> Any:
+        """The value: detached, or as a Tensor at its place: the view itself, if that is referenced.
 
         Raises:
             GradientError: the array of the base was donated or deleted.
         """
+        view = self.handle() if create_graph else None
+        if view is not None:
+            return view
         base = self.value
         if type(base) is array_type and base.is_deleted():
             raise GradientError(
@@ -354,23 +333,15 @@ class SavedView:
                 "from its base, which was donated or deleted (donate_argnums, array.delete()): do so "
                 "after the backward pass, or donate a copy"
             )
-        return [base, *self.numbers]
-
-    def opened(self) -> Outputs:
-        """The value of the view."""
-        return bind(self.operation, self.operands())
-
-    def tensor(self) -> Tensor:
-        """The view: itself, or another handle at its place in the graph, if it is not referenced."""
-        view = self.handle()
-        if view is not None:
-            return view
-        base = self.link.base
-        assert base is not None and base.meta is not None
-        t = new_tensor(self.opened(), base._level)
+        value = bind(self.operation, [base, *self.numbers])
+        if not create_graph:
+            return value
+        of = self.link.base
+        assert of is not None and of.meta is not None
+        t = new_tensor(value, of._level)
         t._requires_grad, t._node, t._output_nr = self.requires_grad, self.node, self.output_nr
         t.meta = Meta()
-        t.meta.storage = base.meta.storage
+        t.meta.storage = of.meta.storage
         t.meta.link = self.link.again()
         return t
 
@@ -391,6 +362,315 @@ def keep_bases(tensors: list[Any], values: list[Any]) -> bool:
                 tensors[k] = t.meta.link.base
                 some = True
     return some
+
+
+# What the nodes of all recorded operations have in common.
+
+
+class RecordedNode(Observable, Node):
+    """The node of a recorded operation: `run` does the work, `apply` is for the user's calls."""
+
+    __slots__ = ()
+
+    observables = types.MappingProxyType({"release_variables": "release"})
+    _is_recorded = True
+
+    def apply(self, *gradients: Operand | None) -> Outputs:
+        level = self.level
+        if len(gradients) != self.num_inputs:
+            raise TypeError(
+                f"{self.name()}: expected {self.num_inputs} arguments, got {len(gradients)} instead: "
+                "one gradient for each output of the operation, None for zero"
+            )
+        create_graph = level.id > state.watermark
+        cotangents: list[MaybeValue] = [None] * len(gradients)
+        for i, g in enumerate(gradients):
+            if g is not None:
+                x = g if isinstance(g, (Tensor, jax.Array)) else as_array(g)
+                cotangents[i] = level.lift(x) if create_graph else level.detach(x)
+        need = tuple([e is not None for e in self.edges])
+        grads = for_edges(self.run(cotangents, need, create_graph), need)
+        result = tuple([None if g is None else level.lift(g) for g in grads])
+        return result[0] if len(result) == 1 else result
+
+    def _own_sharding(self) -> jax.sharding.Sharding | None:
+        return next(filter(None, map(sharding_of, self.saved_values())), None)
+
+    def saved_values(self) -> Sequence[MaybeValue]:
+        """What it keeps for the backward pass, in order, as detached values; of large views the bases."""
+        return ()
+
+
+def for_edges(grads: Sequence[MaybeValue], need: Sequence[bool]) -> Sequence[MaybeValue]:
+    """Gradients for every edge, from gradients for those that are needed alone."""
+    if len(grads) == len(need):
+        return grads
+    it = iter(grads)
+    return [next(it) if n else None for n in need]
+
+
+_NAMES = {"to": "CopyBackwards", "CopySlices": "CopySlices"}
+
+
+def node_name(primitive: str) -> str:
+    """The name of the nodes of a Primitive."""
+    if primitive in _NAMES:
+        return _NAMES[primitive]
+    words = primitive.replace(".", "_").strip("_").split("_")
+    return "".join(w[:1].upper() + w[1:] for w in words) + "Backward"
+
+
+# The end of a graph in a body of `jit`, where it goes on outside.
+
+
+class OutsideNode(RecordedNode):
+    """Where the graph of a body goes on outside: at a Tensor that has a history there."""
+
+    __slots__ = ("tensor",)
+
+    num_inputs = 1
+
+    def __init__(self, level: Level, tensor: Tensor) -> None:
+        self._start(level, ())
+        self.tensor = tensor
+
+    def run(self, *args: object) -> NoReturn:
+        raise GradientError(
+            f"backward() in the body of jit reaches a Tensor ({describe(self.tensor)}) whose history is "
+            "outside of it, and the pass cannot go on there. Return the loss and call backward() on it "
+            "outside; or if the Tensor is a constant there, write x.detach(); or name the leaves that are "
+            "meant: backward(inputs=[...])."
+        )
+
+    def metadata_of_inputs(self) -> list[Any]:
+        return []
+
+
+def beyond_bodies(node: object) -> Tensor | None:
+    """The Tensor outside of all bodies whose history goes on from ``node``; None if that is no such place."""
+    tensor = None
+    while isinstance(node, OutsideNode):
+        tensor, node = node.tensor, node.tensor._node
+    return tensor
+
+
+def is_of_outer_graph(t: object) -> bool:
+    """Whether ``t`` is from outside of the body of `jit` that is being traced, with a history there."""
+    return bool(bodies.traced) and isinstance(t, Tensor) and beyond_bodies(t.node) is not None
+
+
+# A recorded node that keeps values: what they are now, their hooks, and their names.
+#
+# NOTE [saved values]
+#
+#     y = x * 1.0
+#     z = fnp.exp(y) * y
+#     z.grad_fn._raw_saved_self.register_hooks(lambda t: t, lambda t: t)  # of exp(y) alone
+#     y += 1.0
+#     z.backward()  # raises GradientError: y was changed after it was saved
+#
+# A node keeps of each input that its backward pass needs three things: the value, an array, which nothing can
+# change; the Tensor that it came from, for its place in the graph; and the version of that Tensor, for the
+# error above. A value that hooks have packed is a `PackedValue` instead: it has the place in the graph, and
+# no version, as what the hooks give back is what the pass computes with. Each value is packed for itself, and
+# the others of the node are still checked: above, `y`.
+
+_ARRAYS = (Tensor, jax.Array, np.ndarray)
+_FORMS = (PackedValue, SavedView)  # that values are kept in, where not as they are
+
+
+class SavingNode(RecordedNode):
+    """A recorded node that keeps values; see NOTE [saved values].
+
+    ``values`` are detached: those of inputs first, then of the outputs ``kept_outputs``, then others; None
+    once they are freed. ``tensors`` are the inputs among them with their history, None where hooks have
+    packed one; ``versions`` are those at capture, None if all are 0. ``packed``: some are kept in another
+    form, as `PackedValue` or `SavedView`. ``written``: an output among them that was changed in place since,
+    and its version then.
+    """
+
+    __slots__ = ("packed", "tensors", "values", "versions", "written")
+
+    values: list[Any] | None
+    kept_outputs: Sequence[int]
+
+    def _keep(self, tensors: list[Any]) -> None:
+        """Keep ``tensors``, the inputs that ``values`` begin with, with their versions; pack for hooks."""
+        self.tensors = tensors
+        self.packed = False
+        self.written: tuple[int, int] | None = None
+        self.versions = versions_of(tensors)
+        if state.saved_hooks:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Pack with the innermost hooks all values that hooks are for: arrays and Tensors, of `of_hooks`."""
+        hooks, of_hooks = state.saved_hooks[-1], self.of_hooks()
+        values = list(self.values or ())
+        for k, v in enumerate(values):
+            if isinstance(v, _ARRAYS) and (of_hooks is None or k in of_hooks):
+                values[k] = PackedValue(self.level, v, self._place(k), hooks)
+        self._replace(values)
+
+    def of_hooks(self) -> Collection[int] | None:
+        """Which values go through hooks, by number; None: all."""
+        return None
+
+    def _replace(self, values: list[Any]) -> None:
+        """Keep ``values`` in place of those kept so far; of what is packed, neither Tensor nor version."""
+        packed = [type(v) is PackedValue for v in values]
+        self.packed = True
+        self.values = values
+        if self.versions is not None:
+            left = [0 if p else v for p, v in zip(packed, self.versions)]
+            self.versions = left if any(left) else None
+        self.tensors = [None if p else t for p, t in zip(packed, self.tensors)]
+
+    def _place(self, k: int) -> tuple[Node, int] | None:
+        """The place of value number ``k`` in the graph of this level; None where it has none."""
+        t: Any = None
+        if k >= len(self.tensors):
+            at = k - len(self.tensors)
+            return (self, self.kept_outputs[at]) if at < len(self.kept_outputs) else None
+        if self.values is not None:
+            t = self._with_history(k, self.values[k], self.tensors)
+        of_level = isinstance(t, Tensor) and t.level is self.level
+        return gradient_edge(t) if of_level and t.requires_grad else None
+
+    def _with_history(self, k: int, value: Any, tensors: Sequence[Any]) -> Any:
+        """Value number ``k`` as a Tensor at its place in the graph, if it has one."""
+        if type(value) in _FORMS:
+            return value.unpack(True)
+        if k < len(tensors):
+            return tensors[k]
+        at = k - len(tensors)
+        if value is None or at >= len(self.kept_outputs):
+            return value
+        t = alias(self.level.lift(value))
+        t._requires_grad, t._node, t._output_nr = True, self, self.kept_outputs[at]
+        return t
+
+    def opened(self, create_graph: bool) -> list[Any]:
+        """The values for a pass: unpacked, views made again; with ``create_graph`` with their history.
+
+        Raises:
+            GradientError: they were freed, or changed in place.
+        """
+        # Another thread may release the node now: it takes `values` away first.
+        tensors, versions = self.tensors, self.versions
+        values = self.values
+        if values is None:
+            raise_released(self)
+        check_versions(self, tensors, versions, values)
+        if self.written is not None:
+            raise_written(self, self.written)
+        if create_graph:
+            return [self._with_history(k, v, tensors) for k, v in enumerate(values)]
+        if not self.packed:
+            return values
+        return [v.unpack(False) if type(v) in _FORMS else v for v in values]
+
+    def saved_values(self) -> Sequence[Any]:
+        if self.values is None:
+            return ()
+        values = [v.value if type(v) is SavedView else v for v in self.values]
+        return [v for v in values if v is not None and type(v) is not PackedValue]
+
+    def output_written(self, output_nr: int, version: int) -> None:
+        if self.written is None and self.values is not None and output_nr in self.kept_outputs:
+            k = len(self.tensors) + self.kept_outputs.index(output_nr)
+            if type(self.values[k]) is not PackedValue and self.checks_output(k):
+                self.written = (output_nr, version)
+                remember_write(self, version)
+
+    def checks_output(self, k: int) -> bool:
+        """Whether a write to the output whose value is number ``k`` is an error for the backward pass."""
+        return True
+
+    # What users see of it
+
+    def packed_value(self, k: int) -> object:
+        """A value as it is kept, for hooks of its own: a `PackedValue`, if it is a Tensor."""
+        values = self.values
+        if values is None:
+            raise GradientError(
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate "
+                "values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+                "retain_graph=True to keep them."
+            )
+        value = values[k]
+        if type(value) is SavedView:
+            value = value.unpack(False)
+        if isinstance(value, _ARRAYS):
+            place = self._place(k)
+            value = PackedValue(self.level, value, place, UNCHANGED)
+            self._replace([value if at == k else v for at, v in enumerate(values)])
+            if self.written is not None and place == (self, self.written[0]):
+                self.written = None
+        return value
+
+    def attribute(self, name: str, places: Mapping[str, int]) -> Any:
+        """The attribute ``_saved_*`` or ``_raw_saved_*``, of the values that have these names.
+
+        Raises:
+            AttributeError: there is none of this name.
+            GradientError: it was freed, or changed in place.
+        """
+        if not name.startswith(("_saved_", "_raw_saved_")):
+            raise AttributeError(f"{self.name()} has no attribute {name!r}")
+        k = places.get(name.split("saved_", 1)[1])
+        if k is None:
+            names = ", ".join([f"_saved_{p}" for p in places]) or "nothing"
+            raise AttributeError(f"{self.name()} has no {name}: it saved {names}")
+        values = self.values
+        if values is None:
+            raise_released(self)
+        if name.startswith("_raw"):
+            return SavedTensor(self, functools.partial(self.packed_value, k))
+        if type(values[k]) is not PackedValue:
+            check_versions(self, self.tensors, self.versions, values)
+            if self.written is not None:
+                raise_written(self, self.written)
+        x = self._with_history(k, values[k], self.tensors)
+        return self.level.lift(x) if isinstance(x, (Tensor, jax.Array)) else x
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class SavedTensor:
+    """One saved value of a recorded node, for hooks of its own; from ``node._raw_saved_*``.
+
+    ``packed`` gives it as the node keeps it for hooks, see `SavingNode.packed_value`.
+
+    Source: ``torch._C._autograd.SavedTensor``.
+
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> y = x * x
+    >>> y.grad_fn._raw_saved_self.register_hooks(lambda t: t.item(), fad.tensor)
+    >>> y.backward()
+    >>> x.grad.item()
+    4.0
+    """
+
+    node: Node
+    packed: Callable[[], object]
+
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
+        """Pack this value now, and unpack it when it is needed.
+
+        Raises:
+            GradientError: it has hooks already, is None, or was freed.
+        """
+        value = self.packed()
+        if value is None:
+            raise GradientError(
+                "Calling register_hooks on a saved tensor with value None is forbidden"
+            )
+        if not isinstance(value, PackedValue):
+            raise TypeError(
+                f"{self.node.name()} saved the number {value!r} here, which has no hooks"
+            )
+        value.repack(pack_hook, unpack_hook)
 
 
 # Hooks
@@ -450,38 +730,24 @@ class saved_tensors_hooks:
         state.saved_hooks = self._saved.pop()
 
 
-class save_on_cpu(saved_tensors_hooks):
-    """A block in which saved values are kept in host memory, and copied back when they are needed.
+@contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[None]:
+    """A block in which Tensors may be changed in place after the graph has saved them.
 
-    Arguments:
-        pin_memory, device_type: have no effect; PyTorch has them. JAX manages buffers of transfers itself.
+    Saved values are immutable arrays, so the backward pass uses what was saved, wherever it runs, and
+    nothing is copied. Outside of the block the change is an error, as in PyTorch.
 
-    Source: ``torch.autograd.graph.save_on_cpu``.
+    Source: ``torch.autograd.graph.allow_mutation_on_saved_tensors``.
 
-    >>> import fad, fad.numpy as fnp
-    >>> x = fad.tensor(0.0, requires_grad=True)
-    >>> with fad.autograd.save_on_cpu():
-    ...     y = fnp.exp(x)
-    >>> y.backward()
-    >>> x.grad.item()
-    1.0
+    >>> import fad
+    >>> x = fad.tensor(2.0, requires_grad=True)
+    >>> with fad.autograd.allow_mutation_on_saved_tensors():
+    ...     y = x * x
+    >>> y.backward(); float(x.grad)
+    4.0
     """
-
-    __slots__ = ()
-
-    def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
-        cpu = jax.devices("cpu")[0]
-
-        def to_host(t: Tensor) -> tuple[object, Tensor]:
-            placed: Tensor = t.to(cpu)  # type: ignore[attr-defined]
-            return sharding_of(t), placed
-
-        def back(packed: tuple[object, Tensor]) -> Tensor:
-            where, t = packed
-            restored: Tensor = t if where is None else t.to(where)  # type: ignore[attr-defined]
-            return restored
-
-        super().__init__(to_host, back)
+    with modes(saved_hooks=(*state.saved_hooks, UNCHANGED)):
+        yield
 
 
 @contextmanager

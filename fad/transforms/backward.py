@@ -37,8 +37,8 @@ from fad.tape.graph import (
     running,
 )
 from fad.tape.hooks import accumulate, retain_grad
-from fad.tape.nodes import beyond_bodies, is_of_outer_graph
 from fad.tape.recorder import ROOT, level_of
+from fad.tape.saved import beyond_bodies, is_of_outer_graph
 from fad.tape.vmap import BatchLevel
 from fad.views.aliases import only_value
 

@@ -24,9 +24,10 @@ from fad.core.tensor import Tensor, is_operand, new_tensor
 from fad.core.types import MaybeValue, Operand, PyTree, Value
 from fad.errors import ArgumentError, LevelError, StructureError, describe
 from fad.tape.engine import ZEROS_LIKE
+from fad.tape.graph import running
 from fad.tape.recorder import ROOT, as_tensor
 from fad.views.inplace import check_writable, overwrite_from
-from fad.views.make_view import place_of, shares, stand_at
+from fad.views.make_view import place_of, shares, stand_at, stop_gradient
 
 
 def is_array(x: object) -> bool:
@@ -83,10 +84,11 @@ def _is_bare(x: Tensor) -> bool:
     return x.level is ROOT and not x.requires_grad and not captured_by_jit(x)
 
 
-def leave(tree: PyTree, tensors: bool) -> PyTree:
+def leave(tree: PyTree, tensors: bool, tracked: bool = True) -> PyTree:
     """``tree`` as the caller sees it: Tensors if ``tensors``, else arrays where that loses nothing.
 
-    A result that is part of an outer transform or graph stays a Tensor in either case.
+    A result that is part of an outer transform or graph stays a Tensor in either case. If it is not
+    ``tracked`` it is a constant there; but not in a rule of a Function, whose derivative may need it.
 
     >>> import fad
     >>> from fad import extend
@@ -96,6 +98,8 @@ def leave(tree: PyTree, tensors: bool) -> PyTree:
 
     if type(tree) is array_type and not tensors:
         return tree
+    if not tracked and running.records is None:
+        tree = stop_gradient(tree)
 
     def one(x: PyTree) -> PyTree:
         x = outlived(x)

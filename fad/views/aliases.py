@@ -39,8 +39,8 @@ from fad.errors import GradientError, LevelError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.engine import ZEROS_LIKE
 from fad.tape.graph import InputMetadata, alias, extra_of, gradient_edge, node_of
-from fad.tape.nodes import RecordedNode
 from fad.tape.recorder import ROOT, as_tensor
+from fad.tape.saved import RecordedNode
 from fad.views.chains import IDENTITY, Step, chain_primitive, form_of, numbers_of, replay
 
 # A value as a constant, at all levels.

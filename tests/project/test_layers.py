@@ -26,8 +26,7 @@ ROOMS = {
     "core": """types faces caches threads dtypes observation jaxapi avals jaxprs
         borrowed equal_programs dataflow residuals tensor trees level primitive rolling_protocol
         replay_protocol""",
-    "tape": """handles graph grad_mode anomaly saved nodes recorder hooks engine
-        vmap staged""",
+    "tape": "graph grad_mode anomaly saved recorder hooks engine vmap staged",
     "views": "pytree chains aliases make_view indexing inplace copying",
     "arrays": """arguments special_cases operations torch_operations control_flow
         namespaces""",
@@ -44,7 +43,7 @@ ROOMS = {
     "methods": "names in_place history operators values views",
     "bridge": "protocols jax_functions",
     "extend": "types observing jax_programs operations",
-    "autograd": "builtin_nodes functional compiled",
+    "autograd": "compiled",
     "func": "transforms",
     "rolling": "repeats scans",
     "replay": "background exact_programs policy inputs program states segment trace",
@@ -57,7 +56,7 @@ TOOLS = {
     "nn": "losses utils",
     "bridge": "custom_rules numpy_calls",
     "extend": "interpretation",
-    "autograd": "nested",
+    "autograd": "nested builtin_nodes functional host_memory",
     "compile": "hooks shardings",
     "func": "module_state",
     "methods": "functions placement shapes text",

@@ -19,7 +19,7 @@ TOOLS = {
     "formulas": ["formulas/"],
     "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
-    "autograd": ["autograd/nested"],
+    "autograd": ["autograd/nested", "autograd/builtin_nodes", "autograd/functional", "autograd/host_memory"],
     "bridge": ["bridge/custom_rules", "bridge/numpy_calls"],
     "compile": ["compile/hooks", "compile/shardings"],
     "extend": ["extend/interpretation"],

@@ -32,7 +32,7 @@ from fad.formulas.torch_functions import MinMax, ValuesIndices
 from fad.core.types import Axes, DeviceLike, Operand, PyTree
 from fad.tape.graph import GradientEdge
 from fad.tape.graph import Node
-from fad.tape.handles import RemovableHandle
+from fad.tape.graph import RemovableHandle
 from fad.views.indexing import At
 
 class TensorMembers:

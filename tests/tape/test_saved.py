@@ -107,16 +107,6 @@ def test_a_hook_that_leaves_fad_is_refused_where_it_would_lose_a_derivative() ->
             fad.grad(fad.grad(lambda x: x * x * x))(2.0)
 
 
-def test_values_on_the_host_are_copied_back() -> None:
-    device = jax.devices("cpu")[3]
-    x = fad.asarray(jax.device_put(jnp.arange(3.0), device)).requires_grad_()
-    with autograd.save_on_cpu():
-        y = (x * x).sum()
-    assert y.grad_fn.next_functions[0][0]._saved_self.devices() == {device}
-    y.backward()
-    assert x.grad.devices() == {device} and x.grad.tolist() == [0.0, 2.0, 4.0]
-
-
 def test_hooks_are_refused_in_a_block() -> None:
     with autograd.disable_saved_tensors_hooks("not here"):
         with pytest.raises(GradientError, match="not here"):
