@@ -207,6 +207,7 @@ class Parameters:
 # them do not take the fast path.
 
 FOLLOWS, TENSORS, KEYS = range(3)
+OF_SHAPES = frozenset(["empty_like", "ones_like", "zeros_like"])  # they have no tangent
 
 
 def _as_tensor(x: object) -> object:
@@ -459,6 +460,8 @@ class Op:
             )
             if self.results != FOLLOWS:  # what is made of shapes alone requires no grad
                 primitive.paths = COMPUTED
+                if self.name in OF_SHAPES:
+                    primitive.dependence = lambda mask: (False,)
         try:
             out = binder(primitive, leaves)
         except _NOT_TRACEABLE as error:

@@ -174,7 +174,7 @@ WRITTEN: dict[str, frozenset[str]] = {
         """acosh asinh bessel_i0e bessel_i1e betainc digamma igamma igamma_grad_a igammac lgamma polygamma
         pow scatter_mul"""
     ),
-    "jax.nn": _names("gelu log1mexp logsumexp"),
+    "jax.nn": _names("gelu log1mexp logsumexp soft_sign"),
     "jax.numpy": _names(
         """abs absolute acosh angle arccosh arcsinh arctan2 argpartition asinh atan2 divide einsum
         float_power fromfunction gradient histogram histogram2d histogram_bin_edges histogramdd hypot i0 ix_

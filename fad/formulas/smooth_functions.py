@@ -689,6 +689,7 @@ IN_NN: dict[str, Function] = {
     "gelu": _gelu,
     "log1mexp": lambda f: with_slopes(f, lambda _, x: _log1mexp_slope(x)),
     "logsumexp": _logsumexp,
+    "soft_sign": lambda f: for_real(f, lambda _, x: jnp.square(1 / (1 + jnp.abs(x)))),
 }
 
 # The determinant, with derivatives that are right for singular matrices too; see NOTE [smooth].

@@ -224,7 +224,7 @@ def attach(
 def bind_view(x: Any, step: Step) -> Outputs:
     """The view that ``step`` makes of ``x``; of an array, an array."""
     value = None
-    if step.constants and not state.levels and has_only_values():
+    if step.constants and has_only_values():
         value = only_value(x)
     if type(value) is array_type:
         out = new_tensor(step.op.primitive.execute((value, *step.constants)), ROOT)

@@ -274,3 +274,15 @@ def test_calls_that_fail_say_what_jax_says() -> None:
         fnp.zeros()
     with pytest.raises(TypeError):
         fnp.arange("3")
+
+
+@pytest.mark.parametrize("make", [fnp.ones_like, fad.ones_like])
+def test_what_a_shape_alone_makes_has_no_tangent(make: Callable[..., Any]) -> None:
+    """Zeros would make NaN where the first derivative is infinite, and the second one is not."""
+
+    def slope(x: Any) -> Any:
+        return fad.jvp(lambda x: x**3, (x,), (make(x),))[1]
+
+    assert fad.jvp(slope, (1e20,), (1.0,))[1] == jnp.float32(6e20)
+    x = jnp.array([1e20, 2.0])
+    assert fad.jvp(fad.vmap(slope), (x,), (jnp.ones(2),))[1].tolist() == [jnp.float32(6e20), 12.0]

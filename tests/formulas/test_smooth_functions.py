@@ -196,6 +196,7 @@ SMOOTH_AT: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], tuple[flo
         lambda x: x / 2 * (1 + mp.tanh(mp.sqrt(2 / mp.pi) * (x + mp.mpf(0.044715) * x**3))),
         (0.0, 1.0, -2.0, 40.0, HUGE),
     ),
+    "soft_sign": (fad.nn.soft_sign, lambda x: x / (1 + abs(x)), (0.5, -3.0, 1e8, -1e30)),
     "log1mexp": (fad.nn.log1mexp, lambda x: mp.log(-mp.expm1(-x)), (0.1, 1.0, 800.0)),
 }
 
