@@ -46,7 +46,7 @@ def call_of_ufunc(
     for x in inputs:
         # A type with another hook, not known here, handles the call itself.
         hook = getattr(type(x), "__array_ufunc__", None)
-        if hook not in (None, np.ndarray.__array_ufunc__, Tensor.__array_ufunc__):
+        if hook not in (None, np.ndarray.__array_ufunc__, vars(Tensor)["__array_ufunc__"]):
             return NotImplemented
     name = f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     if out is not None:

@@ -470,7 +470,7 @@ class ReplacedRules(SameCallRules):
     are_of_the_body = True
 
     @property
-    def likeness(self) -> Hashable:
+    def likeness(self) -> Hashable:  # type: ignore[override]
         likeness = self.base.likeness
         return None if likeness is None else (likeness, self.mask, self.kind)
 
@@ -500,7 +500,7 @@ class LinearRules(SameCallRules):
 
     inputs: Mask
 
-    has_transpose = True  # type: ignore[assignment]
+    has_transpose = True
     forward = of_base("forward")
     run = of_base("run")
     setup = of_base("setup")
@@ -566,7 +566,7 @@ class DerivativeRules(CallRules):
     """
 
     is_direct = True
-    has_transpose = True  # type: ignore[assignment]
+    has_transpose = True
 
     base: CallRules
     counts: tuple[int, ...]
