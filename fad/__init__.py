@@ -30,7 +30,6 @@ _LIBRARY = {
     "fad.transforms.jacobians": "ggnvp hessian hvp jacfwd jacrev",
     "fad.transforms.linearize": "linear_transpose linearize",
     "fad.transforms.grad": "grad value_and_grad vjp",
-    "fad.transforms.safe_where": "safe_where",
     "fad.views.make_view": "stop_gradient",
 }
 
@@ -38,6 +37,7 @@ _LIBRARY = {
 _LATER = {
     "": "extend func implicit testing viz",
     "fad.bridge.custom_rules": "custom_rules",
+    "fad.formulas.safe_where": "safe_where",
     "fad.torch.to_torch": "to_torch",
     "fad.torch.from_torch": "from_torch",
     "fad.sparse.derivatives": "sparse_hessian sparse_jacobian sparse_pattern sparsity",

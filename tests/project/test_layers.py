@@ -38,8 +38,7 @@ ROOMS = {
     "scipy": "",
     "functions": """context rules derived_rules closures native user_rules compiled_rules calls attached
         function""",
-    "transforms": """backward boundary jvp grad linearize vmap jacobians checkpoint functionalize
-        safe_where""",
+    "transforms": "backward boundary jvp grad linearize vmap jacobians checkpoint functionalize",
     "compile": "signatures outer_values places surroundings outer_tensors state fast_path hooks jit",
     "methods": "names in_place functions *",
     "bridge": "protocols jax_functions",
@@ -53,7 +52,7 @@ ROOMS = {
 TOOLS = {
     "hints": "names calls mistakes",
     "formulas": """array_classes numpy_keywords unrolled_loops smooth_functions smooth_special smooth_norms
-        numpy_functions scatter_mul torch_dimensions torch_functions while_loops""",
+        numpy_functions safe_where scatter_mul torch_dimensions torch_functions while_loops""",
     "nn": "losses utils",
     "bridge": "custom_rules",
     "autograd": "nested",
