@@ -466,7 +466,8 @@ def _of_trace(
         fits = [c is not None and (c.shape, c.dtype) == (t.shape, t.dtype) for c, t in pairs]
     if not all(fits) or len(fits) != len(tensors):
         return None  # an error, or a pass over recorded nodes
-    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=arrays, values=True)
+    nonzero = [c for c in arrays if c is not None]
+    return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=nonzero, values=True)
 
 
 def _array_of(c: MaybeValue) -> MaybeValue:
