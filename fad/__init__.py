@@ -29,7 +29,6 @@ _LIBRARY = {
     "fad.transforms.jacobians": "ggnvp hessian hvp jacfwd jacrev",
     "fad.transforms.linearize": "linear_transpose linearize",
     "fad.transforms.grad": "grad value_and_grad vjp",
-    "fad.transforms.safe_where": "safe_where",
     "fad.views.make_view": "stop_gradient",
 }
 
@@ -39,6 +38,7 @@ _LATER = {
     "fad.bridge.custom_rules": "custom_rules",
     "fad.methods.functions": """arange as_tensor asarray cat empty empty_like eye from_numpy full full_like
         linspace ones ones_like stack tensor where zeros zeros_like""",
+    "fad.formulas.safe_where": "safe_where",
     "fad.torch.to_torch": "to_torch",
     "fad.torch.from_torch": "from_torch",
     "fad.sparse.derivatives": "sparse_hessian sparse_jacobian sparse_pattern sparsity",

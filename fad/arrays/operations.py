@@ -115,39 +115,31 @@ def _short(x: PyTree) -> str:
 Entry = tuple[object, int, int, int]
 
 
+_BY_POSITION = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
 class Parameters:
     """The parameters of a JAX function: order, name and role of each."""
 
     def __init__(self, jax_function: Callable[..., PyTree], roles: dict[str, Role]) -> None:
         self.signature = signature(jax_function)
-        self.positional: list[tuple[int, int, int]] = []
-        self.named: dict[str, tuple[int, int, int]] = {}
-        self.names: list[str] = list(self.signature.parameters)
-        self.rest: tuple[int, int] | None = None
-        self.rest_named: int | None = None
-        for i, p in enumerate(self.signature.parameters.values()):
-            entry = roles[p.name] if p.name in roles else role_of(p)
-            role, lists = entry if isinstance(entry, tuple) else (entry, lists_in(p))
-            lists = 0 if role == STATIC else lists
-            if p.kind is Parameter.VAR_POSITIONAL:
-                self.rest = role, lists
-            elif p.kind is Parameter.VAR_KEYWORD:
-                self.rest_named = role
-            else:
-                if p.kind is not Parameter.KEYWORD_ONLY:
-                    self.positional.append((i, role, lists))
-                if p.kind is not Parameter.POSITIONAL_ONLY:
-                    self.named[p.name] = (i, role, lists)
-        self.others = {
-            name: role
-            for name, role in roles.items()
-            if name not in self.signature.parameters and isinstance(role, int)
-        }
-        self.aliases = aliases_of(self.named)
-        for alias, name in self.aliases.items():
-            self.named[alias] = self.named[name]
+        parameters = self.signature.parameters
+        self.names = list(parameters)
+        self.count = len([p for p in parameters.values() if p.kind in _BY_POSITION])
+        # Of each parameter, and of keywords with roles that ``**`` takes: the role, and what a list is.
+        self.roles: dict[str, tuple[int, int]] = {}
+        for name in (*parameters, *roles):
+            role = roles[name] if name in roles else role_of(parameters[name])
+            if not isinstance(role, tuple):
+                role = role, lists_in(parameters[name]) if role and name in parameters else 0
+            self.roles[name] = role
+        named = {n for n, p in parameters.items() if p.kind in _BY_NAME}
+        self.aliases = aliases_of(named)
+        self.named = named | self.aliases.keys()
+        self.entries = functools.lru_cache(maxsize=256)(self._entries)
 
-    def entries(self, count: int, keywords: Sequence[str]) -> list[Entry] | None:
+    def _entries(self, count: int, keywords: tuple[str, ...]) -> list[Entry] | None:
         """An `Entry` for each argument of a call, in the order of the parameters.
 
         Arguments:
@@ -157,30 +149,26 @@ class Parameters:
         Returns:
             None if the call does not fit the signature.
         """
+        named = {self.aliases.get(name, name): n for n, name in enumerate(keywords, count)}
+        try:
+            bound = self.signature.bind_partial(*range(count), **named).arguments
+        except TypeError:
+            return None
+        if len(named) < len(keywords):
+            return None
         entries: list[Entry] = []
-        for position in range(count):
-            if position < len(self.positional):
-                label, role, lists = self.positional[position]
+        for label, (name, parameter) in enumerate(self.signature.parameters.items()):
+            if name not in bound:
+                continue
+            position, (role, lists) = bound[name], self.roles[name]
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                entries += [(f"*{n}", n, role, lists) for n in position]
+            elif parameter.kind is Parameter.VAR_KEYWORD:
+                rest = sorted(position.items())
+                entries += [(key, n, self.roles.get(key, (role, 0))[0], 0) for key, n in rest]
+            else:
                 entries.append((label, position, role, lists))
-            elif self.rest is not None:
-                role, lists = self.rest
-                entries.append((f"*{position}", position, role, lists))
-            else:
-                return None
-        taken = {entry[0] for entry in entries}
-        named: list[Entry] = []
-        others: list[Entry] = []
-        for position, name in enumerate(keywords, count):
-            parameter = self.named.get(name)
-            if parameter is not None and parameter[0] not in taken:
-                label, role, lists = parameter
-                named.append((label, position, role, lists))
-                taken.add(label)
-            elif parameter is None and self.rest_named is not None:
-                others.append((name, position, self.others.get(name, self.rest_named), 0))
-            else:
-                return None
-        return entries + sorted(named) + sorted(others)
+        return entries
 
     def renamed(self, kwargs: Kwargs) -> Kwargs:
         """Keywords under JAX's names, and devices that are strings as devices."""
@@ -497,7 +485,7 @@ class Op:
     def _without_numpy_keywords(self, args: Args, kwargs: Kwargs) -> tuple[Op, Args, Kwargs] | None:
         """A call with keywords that NumPy alone has as one without; None if there are none."""
         parameters = self.plan.named
-        if parameters.keys() - _AS_IN_NUMPY >= kwargs.keys():
+        if parameters - _AS_IN_NUMPY >= kwargs.keys():
             return None
         numpy_keywords = tool("formulas.numpy_keywords")
         plain = numpy_keywords.adapted(self.where, self.name, parameters, args, kwargs)
@@ -600,7 +588,7 @@ class Op:
 
     def names_of(self, args: PyTree, kwargs: PyTree) -> list[str]:
         """The name of the parameter for each argument."""
-        names, count = self.plan.names, len(self.plan.positional)
+        names, count = self.plan.names, self.plan.count
         rest = [*names[count : count + 1], ""][:1]  # of a parameter that takes several
         return [*[*names[:count], *rest * len(args)][: len(args)], *kwargs]
 

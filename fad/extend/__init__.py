@@ -18,6 +18,7 @@ _NAMES = {
     "fad.extend.operations": "operation",
     "fad.core.primitive": "Primitive",
     "fad.core.trees": "Static flatten map_leaves partition path_names skeleton unflatten",
+    "fad.tape.anomaly": "choosing",
     "fad.tape.recorder": "RecordingLevel",
     "fad.functions.user_rules": "HOST_ERRORS",
     "fad.transforms.boundary": "Call enter has_tensor leave zeros_like",

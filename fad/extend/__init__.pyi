@@ -69,6 +69,7 @@ from fad.extend.observing import thread_id as thread_id
 from fad.extend.operations import operation as operation
 from fad.functions.calls import with_derivative as with_derivative
 from fad.functions.user_rules import HOST_ERRORS as HOST_ERRORS
+from fad.tape.anomaly import choosing as choosing
 from fad.tape.recorder import RecordingLevel as RecordingLevel
 from fad.transforms.boundary import Call as Call
 from fad.transforms.boundary import enter as enter

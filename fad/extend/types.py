@@ -5,7 +5,6 @@ from fad.core.types import Array as Array
 from fad.core.types import ArrayFunction as ArrayFunction
 from fad.core.types import Aval as Aval
 from fad.core.types import DType as DType
-from fad.core.types import JaxBody as JaxBody
 from fad.core.types import JaxEquation as JaxEquation
 from fad.core.types import JaxProgram as JaxProgram
 from fad.core.types import MaybeValue as MaybeValue
@@ -19,7 +18,6 @@ __all__ = [
     "ArrayFunction",
     "Aval",
     "DType",
-    "JaxBody",
     "JaxEquation",
     "JaxProgram",
     "MaybeValue",

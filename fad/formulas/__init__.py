@@ -3,6 +3,9 @@
 They take the place of JAX's functions in fad's modules: `SMOOTH` has those with derivatives of their own,
 each as a function of the function of JAX, and `INSTEAD` those that are called instead. The names of both are
 in `fad.arrays.special_cases`, by which this tool is imported when one of them is used.
+
+Modules that are not imported here are looked up by `fad.arrays` for a call that needs them: `numpy_keywords`,
+`torch_dimensions`, `torch_functions`, `unrolled_loops`, `array_classes`.
 """
 
 from fad.formulas import (

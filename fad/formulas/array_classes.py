@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from fad.extend import array_function
 from fad.extend.types import Array, PyTree
@@ -12,7 +11,7 @@ from fad.extend.types import Array, PyTree
 Settings = dict[str, PyTree]
 
 
-def derived(name: str, where: str, jax_class: Any) -> type:
+def derived(name: str, where: str, jax_class: type) -> type:
     """The fad version of a class.
 
     An instance keeps the arguments that it was made of; each method is one operation, which makes
@@ -29,7 +28,7 @@ def derived(name: str, where: str, jax_class: Any) -> type:
             others: tuple[int | Array, ...],
         ) -> PyTree:
             member = getattr(jax_class(*options, **named), attribute)
-            arguments: dict[Any, PyTree] = {**dict(enumerate(args)), **kwargs}
+            arguments: PyTree = {**dict(enumerate(args)), **kwargs}
             for place, its_options, its_named in others:  # type: ignore[misc]
                 arguments[place] = jax_class(*its_options, **its_named)
             args = [arguments.pop(k) for k in range(len(args))]

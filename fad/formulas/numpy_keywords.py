@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Container, Hashable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +36,7 @@ _RENAMED: dict[str, dict[str, str]] = {
 }
 _LAYOUTS = ("A", "C", "F", "K", None)
 # Keyword -> its values that change nothing here.
-_NO_EFFECT: dict[str, tuple[Any, ...]] = {
+_NO_EFFECT: dict[str, tuple[object, ...]] = {
     "casting": ("equiv", "no", "safe", "same_kind", "unsafe"),
     "kind": ("heapsort", "introselect", "mergesort", "quicksort", "sort", "stable", "table", None),
     "like": (None,),
@@ -59,7 +58,7 @@ _IGNORED = {
 
 
 @functools.cache
-def _of_numpy(where: str, name: str) -> Any:
+def _of_numpy(where: str, name: str) -> object:
     """The function of NumPy with this name; None if there is none."""
     room = where.removeprefix("fad.numpy").strip(".")
     if not where.startswith("fad.numpy"):
@@ -139,7 +138,7 @@ def adapted(
     return np.dtype(dtype), args, left
 
 
-def _check_cast(who: str, x: PyTree, dtype: DType, casting: Any) -> None:
+def _check_cast(who: str, x: PyTree, dtype: DType, casting: PyTree) -> None:
     if isinstance(x, (bool, int, float, complex)):
         x = np.asarray(x)
         casting = "unsafe" if x.dtype.kind in "bi" else casting
@@ -150,7 +149,7 @@ def _check_cast(who: str, x: PyTree, dtype: DType, casting: Any) -> None:
         )
 
 
-def typed(function: ArrayFunction, dtype: Any) -> ArrayFunction:
+def typed(function: ArrayFunction, dtype: DType) -> ArrayFunction:
     """``function`` on operands of one dtype."""
 
     def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
@@ -166,7 +165,7 @@ def masked(function: ArrayFunction, _: Hashable) -> ArrayFunction:
     What is not selected has no derivative: see NOTE [why where is not enough].
     """
 
-    def call(out: PyTree, where: Any, *args: PyTree, **kwargs: Any) -> Any:
+    def call(out: PyTree, where: PyTree, *args: PyTree, **kwargs: PyTree) -> PyTree:
         where = jnp.asarray(where, bool)
         inside = [jnp.where(where, a, jax.lax.stop_gradient(a)) for a in map(jnp.asarray, args)]
         return jnp.where(where, function(*inside, **kwargs), out).astype(jnp.result_type(out))

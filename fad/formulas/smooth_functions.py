@@ -22,7 +22,6 @@ from fad.extend.types import (
     Array,
     ArrayFunction,
     DType,
-    JaxBody,
     JaxEquation,
     Operand,
     Outputs,
@@ -380,7 +379,7 @@ def _with_powers(function: Function) -> Function:
     """A function in which ``lax.pow`` is computed; it is replaced there."""
     power = smooth_power(lax.pow)
 
-    def replaced(jaxpr: JaxBody) -> JaxBody:
+    def replaced(jaxpr: PyTree) -> PyTree:
         def one(eqn: JaxEquation) -> JaxEquation:
             if eqn.primitive is not lax.pow_p:
                 return with_programs(eqn, replaced)

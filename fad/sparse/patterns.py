@@ -27,7 +27,7 @@ from fad.extend import (
     programs,
     scan_parts,
 )
-from fad.extend.types import Aval, JaxBody, JaxEquation, JaxProgram, PyTree
+from fad.extend.types import Aval, JaxEquation, JaxProgram, PyTree
 from fad.sparse.entries import Entries, send, take, unite
 from fad.sparse.matrix_entries import pairs_of
 from fad.sparse.rules import RULES, Constant, couples, elementwise
@@ -82,7 +82,7 @@ class _Entries(Dataflow[Value]):
     def constant(self, value: object) -> Value:
         return None, _constant(value)
 
-    def results(self, program: JaxProgram | JaxBody, inputs: Sequence[Value]) -> list[Value]:
+    def results(self, program: PyTree, inputs: Sequence[Value]) -> list[Value]:
         jaxpr: PyTree = getattr(program, "jaxpr", program)
         if any([_is_ref(v.aval) for eqn in jaxpr.eqns for v in (*eqn.invars, *eqn.outvars)]):
             coupled = couples(jaxpr, [entries for entries, _ in inputs], (), self.width)

@@ -240,7 +240,18 @@ def reported_as_one() -> AbstractContextManager[None]:
 
 @contextmanager
 def choosing(name: str, args: Sequence[Operand]) -> Iterator[list[Operand]]:
-    """A block whose values are dropped in part: only those that it puts into the list are checked."""
+    """A block that drops values: of all that it computes only those that it puts into the list are checked.
+
+    `fad.autograd.detect_anomaly` raises where an operation makes a NaN. Here that is so for the block as a
+    whole, the operation ``name`` of ``args``.
+
+    >>> import fad, fad.numpy as fnp
+    >>> x = fad.tensor([-1.0, 4.0])
+    >>> with fad.autograd.detect_anomaly(), fad.extend.choosing("root", [x]) as checked:
+    ...     checked.append(fnp.where(x > 0.0, fnp.sqrt(x), 0.0))
+    >>> checked[0].tolist()
+    [0.0, 2.0]
+    """
     chosen: list[Operand] = []
     if not mode.looks_for_nan or running.watched is True:
         yield chosen

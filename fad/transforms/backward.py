@@ -134,18 +134,16 @@ def _checked(c: Any, k: int, expected: Any, who: str) -> Value:
             f"{who}: gradients can be either Tensors or None, but got {type(c).__name__} "
             f"({describe(c)}): for one array write fad.tensor(...)"
         )
-    if isinstance(c, Tensor):
-        c = outlived(c)
-    shape = c.shape if isinstance(c, Tensor) else jnp.shape(c)
+    c = outlived(c)
     if expected is None:
         return c if isinstance(c, Tensor) else as_array(c)
-    if tuple(shape) != tuple(expected.shape):
+    shape, dtype = np.shape(c), c.dtype if isinstance(c, Tensor) else jnp.result_type(c)
+    if shape != tuple(expected.shape):
         raise GradientError(
-            f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {tuple(shape)} and "
+            f"{who}: Mismatch in shape: grad_output[{k}] has a shape of {shape} and "
             f"output[{k}] has a shape of {tuple(expected.shape)}. Write "
             "fad.numpy.broadcast_to(g, y.shape), or reduce the output (y.sum())"
         )
-    dtype = c.dtype if isinstance(c, Tensor) else jnp.result_type(c)
     if jnp.issubdtype(dtype, jnp.complexfloating) and not jnp.issubdtype(
         expected.dtype, jnp.complexfloating
     ):
@@ -207,23 +205,21 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
     """
     outside = []
     for k, x in enumerate(inputs):
+        if not isinstance(x, Tensor):
+            continue
+        on_tape = x.level.on_tape or x.level is state.body
         for y in outputs:
-            if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+            level: Any = y.level if isinstance(y, Tensor) else x.level
+            if level.id <= x.level.id or not level.alive or (level.on_tape and on_tape):
                 continue
-            if (
-                y.level.id > x.level.id
-                and y.level.alive
-                and not (y.level.on_tape and (x.level.on_tape or x.level is state.body))
-            ):
-                level: Any = y.level
-                if level.captured() is not None:
-                    outside.append(k)
-                    break
+            if level.captured() is None:
                 raise GradientError(
-                    f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {y.level!r}, "
+                    f"autograd.grad(): input {k} belongs to {x.level!r}, the output to {level!r}, "
                     "which is inside of it. Pass the input as an argument of the transformed "
                     "function, or take the gradient of what the transform returns, outside of it."
                 )
+            outside.append(k)
+            break
     return outside
 
 
@@ -460,20 +456,17 @@ def _of_trace(
     trace = state.trace
     if trace is None or not tensors:
         return None
-    cts = [_array_of(c) for c in cotangents or ()]
-    if cotangents is not None and len(cts) != len(tensors):
-        return None  # an error
-    for k, t in enumerate(tensors):
-        if type(t) is not Tensor or not t._requires_grad:
-            return None
-        if cotangents is None:
-            fits = t.shape == () and jnp.issubdtype(t.dtype, jnp.floating)
-        else:
-            c = cts[k]
-            fits = c is not None and (c.shape, c.dtype) == (t.shape, t.dtype)
-        if not fits:
-            return None
-    nonzero = [c for c in cts if c is not None]
+    if not all([type(t) is Tensor and t._requires_grad for t in tensors]):
+        return None
+    arrays = [_array_of(c) for c in cotangents or ()]
+    if cotangents is None:
+        fits = [t.shape == () and jnp.issubdtype(t.dtype, jnp.floating) for t in tensors]
+    else:
+        pairs = zip(arrays, tensors, strict=False)
+        fits = [c is not None and (c.shape, c.dtype) == (t.shape, t.dtype) for c, t in pairs]
+    if not all(fits) or len(fits) != len(tensors):
+        return None  # an error, or a pass over recorded nodes
+    nonzero = [c for c in arrays if c is not None]
     return trace.finish(list(tensors), _of_leaves, leaves=inputs, cotangents=nonzero, values=True)
 
 

@@ -105,7 +105,7 @@ def gradient_function(
             leaves = [zeros_like(v) if g is None else g for g, v in pairs]
         result = leave(call.argument(leaves), call.tensors)
         if not with_value:
-            return call.and_aux(result)
+            return call.and_aux(result) if has_aux else result
         (out,) = outs
         value = leave(as_array(out) if not isinstance(out, Tensor) else out, call.tensors)
         return call.and_aux(value), result

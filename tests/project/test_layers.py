@@ -37,8 +37,7 @@ ROOMS = {
     "scipy": "",
     "functions": """context rules derived_rules native user_rules compiled_rules calls
         function""",
-    "transforms": """backward boundary jvp grad linearize vmap jacobians checkpoint functionalize
-        safe_where""",
+    "transforms": "backward boundary jvp grad linearize vmap jacobians checkpoint functionalize",
     "compile": "signatures places surroundings outer_tensors state fast_path jit",
     "methods": "names in_place history operators values views",
     "bridge": "protocols jax_functions",
@@ -52,7 +51,7 @@ ROOMS = {
 TOOLS = {
     "hints": "names calls mistakes",
     "formulas": """array_classes numpy_keywords unrolled_loops smooth_functions smooth_special smooth_norms
-        numpy_functions scatter_mul torch_dimensions torch_functions while_loops""",
+        numpy_functions safe_where scatter_mul torch_dimensions torch_functions while_loops""",
     "nn": "losses utils",
     "bridge": "custom_rules numpy_calls",
     "extend": "interpretation",

@@ -20,16 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
-from fad.core import trees
-from fad.core.types import Array, PyTree, Value
+from fad import Tensor, stop_gradient
 from fad.errors import ArgumentError, StructureError, describe
-from fad.tape.anomaly import choosing
-from fad.transforms.boundary import has_tensor, is_array, leave
-from fad.views.make_view import stop_gradient
+from fad.extend import choosing, flatten, has_tensor, leave, unflatten
+from fad.extend.types import Array, PyTree, Value
 
 
 def safe_where(
@@ -72,7 +71,7 @@ def safe_where(
                 f"written as lambda x: {function if np.isscalar(function) else 'value'}"
             )
     taken = _bools(condition)
-    leaves, structure = trees.flatten(args)
+    leaves, structure = flatten(args)
     for x in leaves:
         if is_array(x):
             _check_broadcast(taken, x, "an argument")
@@ -80,8 +79,8 @@ def safe_where(
         results = []
         for chosen, function in ((taken, f), (fnp.logical_not(taken), g)):
             inside = [_only_where(chosen, x) if is_array(x) else x for x in leaves]
-            results.append(function(*trees.unflatten(structure, inside, like=args)))
-        (outs, out_structure), (others, other_structure) = map(trees.flatten, results)
+            results.append(function(*unflatten(structure, inside, like=args)))
+        (outs, out_structure), (others, other_structure) = map(flatten, results)
         if out_structure != other_structure:
             raise StructureError(
                 f"safe_where: f gives results of the structure {out_structure}, g {other_structure}: "
@@ -91,8 +90,13 @@ def safe_where(
             _check_broadcast(taken, x, "a result")
         chosen_outs = [fnp.where(taken, a, b) for a, b in zip(outs, others, strict=True)]
         checked += chosen_outs
-    out = trees.unflatten(out_structure, chosen_outs, like=results[0])
+    out = unflatten(out_structure, chosen_outs, like=results[0])
     return leave(out, has_tensor((condition, args)))
+
+
+def is_array(x: object) -> bool:
+    """Whether ``x`` is a Tensor or an array."""
+    return isinstance(x, (Tensor, jax.Array, np.ndarray))
 
 
 def _only_where(chosen: Value, x: PyTree) -> PyTree:
