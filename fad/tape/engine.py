@@ -367,7 +367,7 @@ def _run_task(
             # At the levels of the eager tape hooks and rules compute without recording. At others they
             # cannot: what they compute is part of the levels below, and nothing of their own level is
             # tracked here anyway.
-            tape = [level_of(n).tape_id for n in starts]
+            tape = [(n.level or ROOT).tape_id for n in starts]
             if min(tape, default=ROOT.id) >= ROOT.id:
                 state.watermark = max(state.watermark, ROOT.id, *tape)
         while ready:
