@@ -328,6 +328,7 @@ class QuickStep:
                 return MISS
             raise
         taken.now = None
+        taken.turn += 1
         self._warm = True
         return self._results(outputs.all, grads, targets, leaves)
 
