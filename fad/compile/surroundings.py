@@ -31,18 +31,34 @@ texts and arrays are of one kind, and an object may get more of them: a step tha
 attribute is traced once. Of what holds none of these Tensors, a program is for variables of the same kind,
 and for what was None to be None still, and for an empty container to get nothing but numbers, texts and
 arrays (among its first 64 items). Where the trace itself has changed any of these, the next call is traced.
+
+NOTE [numbers that code reads]
+
+    w, group = fad.ones(2), {"lr": 0.5}
+    shrink = fad.jit(lambda: w.mul_(group["lr"]) + 0.0)
+    shrink()
+    group["lr"] = 0.25
+    assert shrink().tolist() == [0.125, 0.125]
+
+A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
+in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
+count calls in an attribute that no code reads traces nothing. The program of a trace for other numbers is
+found by what it computes, and compiled no more once they have changed twice, see NOTE [numbers in bodies]
+in `fad.tape.staged`.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import enum
 import functools
 import itertools
 import linecache
 import operator
 import re
 import types
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -65,6 +81,7 @@ from fad.compile.places import (
     is_opaque,
     items_of,
     places_of,
+    reads_of,
     view_of,
 )
 from fad.core.jaxapi import array_type
@@ -85,6 +102,8 @@ _FILLED: dict[PyTree, Callable[..., object]] = {
 }
 _VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
 _PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
+_ARRAYS = (np.ndarray, jax.Array)
+_READ = (*NUMBERS, *_ARRAYS, np.generic, enum.Enum)  # that there is another one is seen
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
 _FIRST = 64  # items of a container that was empty that are looked at
 _each = itertools.chain.from_iterable
@@ -296,7 +315,16 @@ class Guard:
         self._kinds: list[tuple[str, int, object, str]] = []
         self._filled: list[tuple[str, int, Parts]] = []  # with functions
         self._empty: list[tuple[str, int]] = []
+        self._read: list[tuple[str, int, PyTree]] = []  # numbers and the like
+        codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
+        reads = frozenset[str]().union(*map(reads_of, codes))
         for place in places:
+            if _is_read(place, reads):
+                number = self._number(place, numbers, leading)
+                is_array = is_a(place.value, _ARRAYS)  # which is not kept for this
+                was = weakref.ref(place.value) if is_array else place.value
+                self._read.append((place.name, number, was))
+                continue
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
@@ -357,11 +385,16 @@ class Guard:
         same = [(p.access, p.within, p.key) for p in alone]
         typed: list[_Known] = []
         emptied: list[_Known] = []
+        arrays: list[_Known] = []
         of_kind = {**dict.fromkeys(ends, typed), **{k: emptied for _, k in self._empty}}
+        refs = {k: was for _, k, was in self._read if is_a(was, weakref.ref)}
+        of_kind |= dict.fromkeys(refs, arrays)
         for k, (access, within, key, behind) in enumerate(self._ways):
             within = within if behind is None else values[behind]
             of_kind.get(k, same).append((access, within, key))
         self._looks, self._typed, self._emptied = map(_looks, (same, typed, emptied))
+        self._arrays = _looks(arrays)
+        self._refs = [weakref.ref(x) for x in _each(itertools.starmap(map, self._arrays))]
         self._were_empty = [x for access, x, _ in emptied if access is None]
         self._fixed: list[Collection[PyTree]] = []
         self._mixed: list[Collection[PyTree]] = []
@@ -398,6 +431,10 @@ class Guard:
         same = operator.is_
         if not all(map(same, self._now(), self._seen)):
             return False
+        if self._refs:
+            arrays = _each(itertools.starmap(map, self._arrays))
+            if not all(map(same, arrays, map(operator.call, self._refs))):
+                return False
         if self._mixed:
             items = list(_each(self._mixed))
             selected = itertools.compress(items, self._selected)
@@ -441,6 +478,12 @@ class Guard:
         for name, k, kind_before, was in self._kinds:
             if kind_of(values[k]) is not kind_before:
                 yield name, f"is {_in_words(values[k])} now, was {was}"
+        for name, k, was in self._read:
+            if is_a(was, weakref.ref):
+                if values[k] is not was():
+                    yield name, "is another one now"
+            elif not _is_same_value(values[k], was):
+                yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
         for name, k in self._empty:
             if _holds_things(values[k]):
                 yield name, "is no longer empty"
@@ -474,6 +517,38 @@ def _is_code(x: PyTree) -> bool:
 def _in_words(x: PyTree) -> str:
     name = getattr(x, "__qualname__", None) if _is_code(x) else None
     return f"a {type(x).__name__}" if name is None else f"{name}"
+
+
+def _is_read(place: Place, reads: Collection[str]) -> bool:
+    """Whether code with these `reads_of` may read a number, a text, an enum or an array there.
+
+    One that the trace has changed is another one at each call, and the user is warned of it. A flag may
+    say that a call was the first one: that it has changed is seen.
+    """
+    if place.access is None or place.parent is None or not is_a(place.value, _READ):
+        return False
+    if place.has_changed and type(place.value) is not bool:
+        return False
+    row = place.parent
+    if is_a(row.value, (list, tuple)):
+        count = (list if is_a(row.value, list) else tuple).__len__(row.value)
+        return count <= _FIRST and (row.is_variable or _is_named(row, reads))
+    return place.is_variable or _is_named(place, reads)
+
+
+def _is_named(place: Place, reads: Collection[str]) -> bool:
+    return type(place.key) is str and place.key in reads
+
+
+def _is_same_value(a: PyTree, b: PyTree) -> bool:
+    """Whether two numbers or texts are the same, to the bit; of enums, one is the other."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    return is_a(a, (*NUMBERS, np.generic)) and not is_a(a, enum.Enum) and repr(a) == repr(b)
+
+
+def _value_in_words(x: PyTree) -> str:
+    return repr(x) if is_a(x, (*NUMBERS, np.generic, enum.Enum)) else _in_words(x)
 
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:
