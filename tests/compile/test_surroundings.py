@@ -6,6 +6,7 @@ import collections
 import enum
 import functools
 import gc
+import itertools
 import sys
 import types
 import weakref
@@ -241,10 +242,9 @@ def scaled(w, x):
     return w * x if x is not True else w + 1.0
 
 
-@pytest.mark.parametrize("place", readers())
-@pytest.mark.parametrize("kind", READ)
-def test_what_the_code_reads_is_that_of_each_call(kind, place):
-    results = []
+@pytest.mark.sweep("case", list(itertools.product(READ, readers())), sample=16)
+def test_what_the_code_reads_is_that_of_each_call(case):
+    (kind, place), results = case, []
     for compile in (lambda f: f, fad.jit):
         w, (put, read) = fad.ones(2), readers()[place]
         step = compile(lambda w=w, read=read: w.copy_(scaled(w, read())).clone())
