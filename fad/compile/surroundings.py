@@ -105,6 +105,7 @@ _PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of th
 _ARRAYS = (np.ndarray, jax.Array)
 _READ = (*NUMBERS, *_ARRAYS, np.generic, enum.Enum)  # that there is another one is seen
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
+_COMPARED = 1 << 16  # bytes of an array of NumPy that a trace may have written to
 _FIRST = 64  # items of a container that was empty that are looked at
 _each = itertools.chain.from_iterable
 
@@ -136,6 +137,12 @@ class Surroundings:
                     Exception
                 ):  # code of the user raises where it is looked at
                     self._parts[id(place.value)] = _parts_of(place.value)
+        arrays = {id(p.value): p for p in self._places if type(p.value) is np.ndarray and p.name}
+        self._arrays = [
+            (p, p.value.tobytes())
+            for p in arrays.values()
+            if p.value.nbytes <= _COMPARED and not p.value.dtype.hasobject
+        ]
         self._moved: list[Place] = []  # as they were before
         self.moves: list[Move] = []
 
@@ -170,6 +177,9 @@ class Surroundings:
             if is_a(new.value, jax.core.Tracer):
                 raise self._left(new)
             pairs.append((old, new))
+        for place, data in self._arrays:
+            if place.value.tobytes() != data:
+                self._warn_of_number(place, "an array", "one with other numbers")
         for old, new in pairs:
             if _is_tensor(old) or _is_tensor(new):
                 self._note_move(old, new)

@@ -592,3 +592,14 @@ def test_an_object_whose_class_is_another_one():
     assert [float(step()), float(step())] == [3.0, 3.0]
     holder.__class__ = Doubles
     assert [float(step()), float(step())] == [6.0, 6.0]
+
+
+def test_an_array_of_numpy_that_the_body_writes_to_is_warned_of():
+    w, mask = one(), np.ones(2, np.float32)
+
+    def body():
+        mask[0] += 1
+        return w.mul_(mask)
+
+    with pytest.warns(UserWarning, match="changes mask from an array to one with other numbers"):
+        fad.jit(body)()
