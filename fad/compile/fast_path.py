@@ -26,6 +26,7 @@ runs it from Python code, where an interrupt may come after the program has begu
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 import sys
@@ -110,16 +111,9 @@ class QuickStep:
         ]
         order += [count + len(self._captured) + k - first for k in range(len(leaves))]
         values = [*constants, *self._captured[first:], *leaves]
-        keys = {k: impl for k, impl in enumerate(map(_impl_of, values)) if impl is not None}
-
-        def run(*values: Array) -> PyTree:
-            inputs = list(values)
-            for k, impl in keys.items():
-                inputs[k] = jax.random.wrap_key_data(inputs[k], impl=impl)
-            return primitive.flat(*[inputs[k] for k in order])
-
-        run.__name__ = name
-        self._call = make_jit(run, donate_argnums=tuple([count + k for k in self._donated]))
+        keys = [(k, impl) for k, impl in enumerate(map(_impl_of, values)) if impl is not None]
+        donated = [count + k for k in self._donated]
+        self._call = _program(name, primitive, tuple(order), tuple(keys), tuple(donated))
         self._context = jaxapi.trace_context()
         self._avals: list[PyTree] | None = None
         self._warm = False
@@ -325,6 +319,7 @@ class QuickStep:
                 return MISS
             raise
         taken.now = None
+        taken.turn += 1
         self._warm = True
         return self._results(outputs.all, grads, leaves, from_outside)
 
@@ -380,6 +375,29 @@ class QuickStep:
             return [new_tensor(x, ROOT) for x in outs] if tensors else list(outs)
         outs = [grads.get(k, x) for k, x in enumerate(outputs)]
         return step.results(outs, leaves, from_outside)
+
+
+@functools.lru_cache(maxsize=256)
+def _program(
+    name: str,
+    primitive: Primitive,
+    order: tuple[int, ...],
+    keys: tuple[tuple[int, PyTree], ...],
+    donated: tuple[int, ...],
+) -> PyTree:
+    """The function of a program, compiled once for all traces that give it.
+
+    ``order``: where its operands are among those of the function; ``keys``: the random keys of these.
+    """
+
+    def run(*values: Array) -> PyTree:
+        inputs = list(values)
+        for k, impl in keys:
+            inputs[k] = jax.random.wrap_key_data(inputs[k], impl=impl)
+        return primitive.flat(*[inputs[k] for k in order])
+
+    run.__name__ = name
+    return make_jit(run, donate_argnums=donated)
 
 
 def _add_arrays(

@@ -47,7 +47,7 @@ from fad.core.level import flush, has_trace, modes, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
-from fad.core.tensor import Tensor, at_version, bottom, has_history, new_tensor
+from fad.core.tensor import Tensor, at_version, bottom, has_history, new_tensor, taken
 from fad.core.threads import make_jit
 from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
@@ -219,6 +219,7 @@ class Compiled:
         self._quick: list[QuickStep] = []  # the one that was used last is the first
         self._has_static = bool(arguments.nums or arguments.names)
         self._refused = 0  # calls that were
+        self._acts = False  # whether a program of it changes anything outside
         self._keeps = not (arguments.donated_nums or arguments.donated_names)
         self._draws = False  # whether it draws random numbers, as far as has been seen
         self._explains = explain
@@ -435,9 +436,30 @@ class Compiled:
             )
         leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
-        entry = self._fitting(self._drawn(key, leaves), leaves)
-        if entry is None:
-            entry = self._trace(key, leaves, rest, args, kwargs)
+        traced, turn = None, 0
+        for attempt in range(_ATTEMPTS):
+            # Of calls that change something, one at a time finds what is there, and runs.
+            acts = self._acts if traced is None else traced.step.acts
+            with lock if acts else contextlib.nullcontext():
+                if acts and traced and turn != taken.turn and attempt < _ATTEMPTS - 1:
+                    traced = None  # another thread has changed something since
+                entry = traced or self._fitting(self._drawn(key, leaves), leaves)
+                if entry is not None:
+                    return self._result(entry, leaves, args, kwargs, applies)
+            turn = taken.turn
+            traced = self._trace(key, leaves, rest, args, kwargs)
+            self._acts = self._acts or traced.step.acts
+        raise AssertionError("the last attempt runs what it has traced")
+
+    def _result(
+        self,
+        entry: _Entry,
+        leaves: list[PyTree],
+        args: Sequence[PyTree],
+        kwargs: dict[str, PyTree],
+        applies: bool,
+    ) -> PyTree:
+        """The result of a call for which this program is."""
         results: PyTree = MISS
         if not entry.noted and applies and jaxapi.at_top_level() and not anomaly.watch:
             quick = self._note_quick(entry, leaves, args, kwargs)
@@ -463,18 +485,18 @@ class Compiled:
             call, operands = bind_program, [entry.primitive, values]
         if anomaly.on:
             call = functools.partial(compiled_call, self._name, call)
-        with lock if step.acts else contextlib.nullcontext():
-            targets = step.targets(leaves, entry.changed)
-            from_outside = step.results_from_outside(leaves)
-            out = (_with_hooks(call) if self._hooks else call)(*operands)
-            outs: list[PyTree] = list(out) if type(out) is tuple else [out]
-            changed, outs = outs[step.outputs :], outs[: step.outputs]
-            if step.acts:
-                if state.levels:
-                    outs = step.at_their_levels(entry.primitive, values, outs)
-                outs = step.as_in_body(outs)
-                if applies:
-                    step.apply(targets, outs, leaves)
+        targets = step.targets(leaves, entry.changed)
+        from_outside = step.results_from_outside(leaves)
+        out = (_with_hooks(call) if self._hooks else call)(*operands)
+        outs: list[PyTree] = list(out) if type(out) is tuple else [out]
+        changed, outs = outs[step.outputs :], outs[: step.outputs]
+        if step.acts:
+            if state.levels:
+                outs = step.at_their_levels(entry.primitive, values, outs)
+            outs = step.as_in_body(outs)
+            if applies:
+                step.apply(targets, outs, leaves)
+                taken.turn += state.body is None
         results = step.results(outs, leaves, from_outside, applies and entry.donating is None)
         if entry.changed and applies:
             with mode():
@@ -777,6 +799,7 @@ def _as_arrays(fixed: Sequence[PyTree]) -> list[PyTree]:
 _LONG = 5000  # operations of which a program is worth a warning
 _TENSORS, _NO_GRAD, _HOOKS = 1, 2, 4  # in the key of a table
 _TABLES = 256  # kept for each function
+_ATTEMPTS = 8  # to trace it, while other threads change what it uses
 _VARIANTS = 16  # programs of a key, for different states of what is outside
 _REFUSALS = 16  # by which time it is plain that calls with pytrees do not belong there
 

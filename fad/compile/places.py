@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dis
 import functools
 import inspect
 import itertools
@@ -280,6 +281,22 @@ def _is_installed(module: str) -> bool:
 def _names(code: types.CodeType) -> set[str]:
     inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return set(code.co_names).union(*map(_names, inner))
+
+
+@functools.lru_cache(maxsize=1024)
+def reads_of(code: types.CodeType) -> frozenset[str]:
+    """The names of attributes and globals that code reads, but not to call them; and its texts, as keys."""
+    names = {x for x in code.co_consts if type(x) is str}
+    for step in dis.get_instructions(code):
+        if step.opname == "LOAD_ATTR":
+            is_called = sys.version_info >= (3, 12) and (step.arg or 0) & 1
+        else:
+            is_called = step.opname not in ("LOAD_NAME", "LOAD_GLOBAL")
+        if not is_called:
+            names.add(step.argval)
+    return frozenset(names).union(
+        *[reads_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    )
 
 
 def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:

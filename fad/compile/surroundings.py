@@ -31,18 +31,34 @@ texts and arrays are of one kind, and an object may get more of them: a step tha
 attribute is traced once. Of what holds none of these Tensors, a program is for variables of the same kind,
 and for what was None to be None still, and for an empty container to get nothing but numbers, texts and
 arrays (among its first 64 items). Where the trace itself has changed any of these, the next call is traced.
+
+NOTE [numbers that code reads]
+
+    w, group = fad.ones(2), {"lr": 0.5}
+    shrink = fad.jit(lambda: w.mul_(group["lr"]) + 0.0)
+    shrink()
+    group["lr"] = 0.25
+    assert shrink().tolist() == [0.125, 0.125]
+
+A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
+in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
+count calls in an attribute that no code reads traces nothing. The program of a trace for other numbers is
+found by what it computes, and compiled no more once they have changed twice, see NOTE [numbers in bodies]
+in `fad.tape.staged`.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import enum
 import functools
 import inspect
 import itertools
 import operator
 import re
 import types
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -65,6 +81,7 @@ from fad.compile.places import (
     is_opaque,
     items_of,
     places_of,
+    reads_of,
     view_of,
 )
 from fad.core.jaxapi import array_type
@@ -85,7 +102,10 @@ _FILLED: dict[PyTree, Callable[..., object]] = {
 }
 _VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
 _PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
+_ARRAYS = (np.ndarray, jax.Array)
+_READ = (*NUMBERS, *_ARRAYS, np.generic, enum.Enum)  # that there is another one is seen
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
+_COMPARED = 1 << 16  # bytes of an array of NumPy that a trace may have written to
 _FIRST = 64  # items of a container that was empty that are looked at
 _each = itertools.chain.from_iterable
 
@@ -117,6 +137,12 @@ class Surroundings:
                     Exception
                 ):  # code of the user raises where it is looked at
                     self._parts[id(place.value)] = _parts_of(place.value)
+        arrays = {id(p.value): p for p in self._places if type(p.value) is np.ndarray and p.name}
+        self._arrays = [
+            (p, p.value.tobytes())
+            for p in arrays.values()
+            if p.value.nbytes <= _COMPARED and not p.value.dtype.hasobject
+        ]
         self._moved: list[Place] = []  # as they were before
         self.moves: list[Move] = []
 
@@ -151,6 +177,9 @@ class Surroundings:
             if is_a(new.value, jax.core.Tracer):
                 raise self._left(new)
             pairs.append((old, new))
+        for place, data in self._arrays:
+            if place.value.tobytes() != data:
+                self._warn_of_number(place, "an array", "one with other numbers")
         for old, new in pairs:
             if _is_tensor(old) or _is_tensor(new):
                 self._note_move(old, new)
@@ -296,7 +325,16 @@ class Guard:
         self._kinds: list[tuple[str, int, object, str]] = []
         self._filled: list[tuple[str, int, Parts]] = []  # with functions
         self._empty: list[tuple[str, int]] = []
+        self._read: list[tuple[str, int, PyTree]] = []  # numbers and the like
+        codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
+        reads = frozenset[str]().union(*map(reads_of, codes))
         for place in places:
+            if _is_read(place, reads):
+                number = self._number(place, numbers, leading)
+                is_array = is_a(place.value, _ARRAYS)  # which is not kept for this
+                was = weakref.ref(place.value) if is_array else place.value
+                self._read.append((place.name, number, was))
+                continue
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
@@ -352,7 +390,9 @@ class Guard:
         empty = {k for _, k in self._empty}
         of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
-        of_a_type |= empty
+        arrays = {k: was for _, k, was in self._read if is_a(was, weakref.ref)}
+        of_a_type |= empty | arrays.keys()
+        self._refs: list[tuple[int, weakref.ref[PyTree]]] = []  # by their places among the looks
         holders = [x for _, x, _ in self._holders]
         # How to get each thing, whether it is to be the very object, and whether it was empty.
         alone = [p for p in self.places if not p.listed or id(p) in self._moved]
@@ -364,6 +404,8 @@ class Guard:
         for k, (access, within, key, behind) in enumerate(self._ways):
             if access is not None:
                 within = within if behind is None else values[behind]
+                if k in arrays:
+                    self._refs.append((len(looks), arrays[k]))
                 looks.append((access.look(within, key), k not in of_a_type, k in empty))
         self._looks, self._selected, self._may_fill = map(list, zip(*looks, strict=True))
         self._contents: list[Collection[PyTree]] = [holders]
@@ -396,6 +438,8 @@ class Guard:
         if list(map(type, there)) != self._types or not all(
             map(operator.is_, selected, self._seen)
         ):
+            return False
+        if not all([there[k] is ref() for k, ref in self._refs]):
             return False
         for x, count in self._were_filled:
             if len(x) != count:
@@ -434,6 +478,12 @@ class Guard:
         for name, k, kind_before, was in self._kinds:
             if kind_of(values[k]) is not kind_before:
                 yield name, f"is {_in_words(values[k])} now, was {was}"
+        for name, k, was in self._read:
+            if is_a(was, weakref.ref):
+                if values[k] is not was():
+                    yield name, "is another one now"
+            elif not _is_same_value(values[k], was):
+                yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
         for name, k in self._empty:
             if _holds_things(values[k]):
                 yield name, "is no longer empty"
@@ -471,6 +521,38 @@ def _is_code(x: PyTree) -> bool:
 def _in_words(x: PyTree) -> str:
     name = getattr(x, "__qualname__", None) if _is_code(x) else None
     return f"a {type(x).__name__}" if name is None else f"{name}"
+
+
+def _is_read(place: Place, reads: Collection[str]) -> bool:
+    """Whether code with these `reads_of` may read a number, a text, an enum or an array there.
+
+    One that the trace has changed is another one at each call, and the user is warned of it. A flag may
+    say that a call was the first one: that it has changed is seen.
+    """
+    if place.access is None or place.parent is None or not is_a(place.value, _READ):
+        return False
+    if place.has_changed and type(place.value) is not bool:
+        return False
+    row = place.parent
+    if is_a(row.value, (list, tuple)):
+        count = (list if is_a(row.value, list) else tuple).__len__(row.value)
+        return count <= _FIRST and (row.is_variable or _is_named(row, reads))
+    return place.is_variable or _is_named(place, reads)
+
+
+def _is_named(place: Place, reads: Collection[str]) -> bool:
+    return type(place.key) is str and place.key in reads
+
+
+def _is_same_value(a: PyTree, b: PyTree) -> bool:
+    """Whether two numbers or texts are the same, to the bit; of enums, one is the other."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    return is_a(a, (*NUMBERS, np.generic)) and not is_a(a, enum.Enum) and repr(a) == repr(b)
+
+
+def _value_in_words(x: PyTree) -> str:
+    return repr(x) if is_a(x, (*NUMBERS, np.generic, enum.Enum)) else _in_words(x)
 
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:

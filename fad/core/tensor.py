@@ -358,14 +358,16 @@ class _Taken:
     """Arrays that a compiled call has taken out of Tensors, to be overwritten; see NOTE [donated buffers].
 
     ``now``: the Tensors, whose slot ``_value`` is unset meanwhile, and their arrays. The call holds ``lock``.
+    ``turn``: the number of calls that have changed something outside.
     """
 
-    __slots__ = ("lock", "now")
+    __slots__ = ("lock", "now", "turn")
 
     now: tuple[Sequence[Tensor], Sequence[object]] | None
 
     def __init__(self) -> None:
         self.now = None
+        self.turn = 0
         self.lock = threading.RLock()
 
     def wait(self, t: Tensor) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -499,3 +500,28 @@ def with_optax() -> Any:
 @pytest.mark.parametrize("make", STEPS.values(), ids=STEPS)
 def test_a_step_is_compiled_as_it_is_written(make: Callable[[], Any]) -> None:
     assert_alike(make)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_threads_that_call_a_step_for_the_first_time_lose_no_write(tracked):
+    """A result with a history takes no fast path, and the first write changes what the program is for."""
+    for _ in range(3):
+        w, n = leaf(4), fad.zeros(())
+        start = threading.Barrier(4)
+
+        @fad.jit
+        def count(w=w, n=n):
+            n.add_(w.sum() * 0.0 + 1.0 if tracked else 1.0)
+            return n * 1.0
+
+        def work(count=count, start=start, seen=(seen := [])):
+            start.wait()
+            for _ in range(5):
+                seen.append(float(count()))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert float(n) == 20.0 and sorted(seen) == [float(k + 1) for k in range(20)]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import gc
+import itertools
 import sys
 import types
 import weakref
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import counted
+from helpers import assert_close, counted
 
 import fad
 
@@ -158,24 +162,139 @@ def test_what_is_kept_at_each_call_needs_no_trace():
 
 
 def test_numbers_texts_arrays_and_equal_keys_need_no_trace():
-    kept, last = Holder(w=one(), history=[], table={}, last=0.0), 0.0
+    """Of what no code reads; see `test_what_the_code_reads_is_that_of_each_call`."""
+    kept = Holder(w=one(), history=[], table={}, last=0.0)
     parameters = {"a": one(), (1, 2): one()}
-    step, traces = counted(
-        lambda: sum(x.sum() for x in parameters.values()) + (kept.w * (last is not None)).sum()
-    )
+    step, traces = counted(lambda: sum(x.sum() for x in parameters.values()) + kept.w.sum())
     for k, x in enumerate([1, 1.0, 1j, "1", b"1", np.float32(1), np.ones(1), jnp.ones(1), True]):
         assert float(step()) == 9.0
-        kept.last = last = kept.table[k] = x
+        kept.last = kept.table[k] = x
         setattr(kept, f"last{k}", x)
         kept.history.append(x)
         same = {"a": parameters["a"], tuple(range(1, 3)): parameters[1, 2]}
         parameters.clear()
         parameters.update(same)
     assert len(traces) == 1
-    kept.history[5] = kept.last3 = last = one()
+    kept.history[5] = kept.last3 = one()
     changes = step.explain().splitlines()[1:]
     expected = ["kept has other parts now", "kept.history is no longer empty"]
-    assert sorted(map(str.strip, changes)) == [*expected, "last is a Tensor now, was a float"]
+    assert sorted(map(str.strip, changes)) == expected
+
+
+class Mode(enum.Enum):
+    HALF = 0.5
+    WHOLE = 1.0
+
+
+class Settings:
+    scale = 1.0
+
+
+# What code of a step reads outside, by what is there at the calls.
+READ = {
+    "a number": [0.1, 0.2, 0.2, 0.1, 0.3],
+    "an integer": [1, 2, 2, 1, 3],
+    "a zero": [0.0, -0.0, 0.0, -0.0, 0.0],
+    "a flag": [True, False, False, True, False],
+    "a text": ["half", "whole", "whole", "half", "half"],
+    "an enum": [Mode.HALF, Mode.WHOLE, Mode.WHOLE, Mode.HALF, Mode.HALF],
+    "an array": [jnp.ones(2), jnp.zeros(2), jnp.zeros(2), jnp.ones(2), jnp.ones(2)],
+    "an array of numpy": [np.ones(2), np.zeros(2), np.zeros(2), np.ones(2), np.ones(2)],
+    "a number of numpy": [np.float32(1.0), np.float32(2.0), np.float32(1.0)],
+    "a key": [jax.random.key(k) for k in (0, 1, 1, 0, 2)],
+}
+_scale: Any = None
+
+
+def readers():
+    """Places, by what puts something there and what reads it."""
+    there, table, row, inner = Holder(), {}, [None], Holder(on=Holder())
+    variable = None
+
+    def put_variable(x):
+        nonlocal variable
+        variable = x
+
+    return {
+        "an attribute": (lambda x: setattr(there, "scale", x), lambda: there.scale),
+        "an object of an object": (
+            lambda x: setattr(inner.on, "scale", x),
+            lambda: inner.on.scale,
+        ),
+        "another object": (lambda x: setattr(inner, "on", Holder(scale=x)), lambda: inner.on.scale),
+        "an item": (lambda x: table.__setitem__("rate", x), lambda: table["rate"]),
+        "an item of a list": (lambda x: row.__setitem__(0, x), lambda: row[0]),
+        "an attribute of a class": (
+            lambda x: setattr(Settings, "scale", x),
+            lambda: Settings.scale,
+        ),
+        "a variable": (put_variable, lambda: variable),
+        "a global variable": (lambda x: globals().__setitem__("_scale", x), lambda: _scale),
+    }
+
+
+def scaled(w, x):
+    """What a step may do with it."""
+    if isinstance(x, (str, enum.Enum)):
+        return w * (0.5 if x in ("half", Mode.HALF) else 2.0)
+    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return w + fad.random.normal(x, (2,))
+    return w * x if x is not True else w + 1.0
+
+
+@pytest.mark.sweep("case", list(itertools.product(READ, readers())), sample=16)
+def test_what_the_code_reads_is_that_of_each_call(case):
+    (kind, place), results = case, []
+    for compile in (lambda f: f, fad.jit):
+        w, (put, read) = fad.ones(2), readers()[place]
+        step = compile(lambda w=w, read=read: w.copy_(scaled(w, read())).clone())
+        for x in READ[kind]:
+            put(x)
+            results.append(step().tolist())
+    half = len(results) // 2
+    assert_close(np.array(results[half:]), np.array(results[:half]))
+    assert np.array_equal(np.signbit(results[half:]), np.signbit(results[:half]))
+
+
+def test_a_rate_that_changes_compiles_no_more_after_the_third():
+    w, group, compiles = one(), {"lr": 0.5}, []  # each compiled once
+    step, traces = counted(lambda: w.mul_(group["lr"]))
+    for k in range(6):
+        step()
+        compiles.append(step._quick[0]._call)
+        group["lr"] = 0.75 + k / 8
+    assert len(traces) == 6 and len(set(map(id, compiles))) <= 3 and w.version == 6
+
+
+def test_a_flag_that_the_trace_sets_says_that_a_call_was_the_first():
+    w, state = one(), Holder(ready=False)
+
+    def body():
+        if not state.ready:
+            state.ready = True
+            w.add_(10.0)
+        return w.mul_(2.0) + 0.0
+
+    step = fad.jit(body)
+    with pytest.warns(UserWarning, match="ready from False to True"):
+        first = float(step().sum())
+    assert [first, *[float(step().sum()) for _ in range(3)]] == [46.0, 92.0, 184.0, 368.0]
+
+
+def test_a_number_that_the_body_changes_is_warned_of_and_traced_once():
+    w, state = one(), Holder(t=0, step=0)
+
+    def body():
+        state.t += 1
+        return w.add_(state.t)
+
+    step, traces = counted(body)
+    with pytest.warns(UserWarning, match=r"state.*t.* from 0 to 1"):
+        step()
+    for k in range(4):
+        state.step = k  # of a name that code only calls, or does not name
+        step()
+    assert len(traces) == 1
 
 
 def test_what_is_replaced_is_not_kept():
@@ -473,3 +592,14 @@ def test_an_object_whose_class_is_another_one():
     assert [float(step()), float(step())] == [3.0, 3.0]
     holder.__class__ = Doubles
     assert [float(step()), float(step())] == [6.0, 6.0]
+
+
+def test_an_array_of_numpy_that_the_body_writes_to_is_warned_of():
+    w, mask = one(), np.ones(2, np.float32)
+
+    def body():
+        mask[0] += 1
+        return w.mul_(mask)
+
+    with pytest.warns(UserWarning, match="changes mask from an array to one with other numbers"):
+        fad.jit(body)()

@@ -113,7 +113,7 @@ def of_contexts(k: int) -> None:
 
 KINDS: dict[str, tuple[Callable[[int], None], int, int]] = {
     # what is done; how often, and with --full
-    "structures": (of_structures, 15, 6_000),
+    "structures": (of_structures, 6, 6_000),
     "shapes": (of_shapes, 6, 2_000),
     "contexts": (of_contexts, 10, 200),
 }
