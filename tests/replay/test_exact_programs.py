@@ -65,6 +65,24 @@ def test_copies_of_what_is_in_one_buffer(f: Callable[..., Any], count: int) -> N
     assert copies(f, X, Y) == count
 
 
+def test_one_complex_value_as_both_operands() -> None:
+    """Without the copies it fails with the flags that XLA has by itself (not with those of the tests)."""
+
+    def f(z: Any) -> Any:
+        def g(z: Any) -> Any:
+            return fnp.sum(fnp.real(fnp.vdot(z, z) * 2.0 + fnp.sin(z)))
+
+        results = fad.grad(g)(z), fad.jvp(lambda z: fnp.vdot(z, z) * 2.0 + z, (z,), (z,))[1]
+        return trees.map_leaves(np.asarray, results)
+
+    parts = np.random.default_rng(0).standard_normal((2, 16, 3)).astype(np.float32)
+    values = [jnp.array(z) for z in parts[0] + np.complex64(1j) * parts[1]]
+    with fad.autograd.compiled(False):
+        expected = [f(z) for z in values]
+    with fad.autograd.compiled(wait=True):
+        np.testing.assert_equal([f(z) for z in values], expected)
+
+
 def test_a_result_twice_is_no_operand_twice() -> None:
     assert copies(lambda x: fnp.stack([x, x]), X) <= 1
     assert copies(lambda x: (x, x), X) == 0
