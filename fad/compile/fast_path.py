@@ -384,7 +384,7 @@ def _program(
     order: tuple[int, ...],
     keys: tuple[tuple[int, PyTree], ...],
     donated: tuple[int, ...],
-) -> PyTree:
+) -> jax.stages.Wrapped:
     """The function of a program, compiled once for all traces that give it.
 
     ``order``: where its operands are among those of the function; ``keys``: the random keys of these.
