@@ -40,4 +40,4 @@ _TOOLS = {"fad.extend.interpretation": "interpret scattered_to"}
 
 _face = _Face(__name__, _hints_of(__name__), _NAMES, _TOOLS)
 __all__ = _face.names
-__getattr__ = _face.find
+__getattr__, __dir__ = _face.find, _face.names.copy

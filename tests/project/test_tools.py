@@ -36,7 +36,7 @@ TOOLS = {
     "viz": ["viz/"],
 }  # fmt: skip
 # Tools that code of the library looks up when it runs, by ``tool("...")`` or ``import_module``.
-LOOKED_UP = {"bridge", "formulas", "hints", "viz"}
+LOOKED_UP = {"bridge", "compile", "formulas", "hints", "methods", "views"}
 # Public modules of the library, and those of tools.
 PUBLIC = {
     "fad",
