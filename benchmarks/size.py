@@ -77,9 +77,11 @@ def main() -> int:
     for module, size in module_sizes().items():
         room = module.partition("/")[0].removesuffix(".py")
         library = [] if module.startswith(tuple(OUTSIDE)) else ["library"]
+        if library and room != "rolling":  # an accelerator too, behind its protocol as replay is
+            library.append("but rolling")
         for row in (room, "all", *library, *(["all but testing"] if room != "testing" else [])):
             rooms[row] = rooms[row].plus(size)
-    totals = {row: rooms.pop(row) for row in ("library", "all but testing", "all")}
+    totals = {row: rooms.pop(row) for row in ("library", "but rolling", "all but testing", "all")}
     print(f"{'room':16} {'modules':>8} {'lines':>8} {'code':>8}")
     for room, size in [*sorted(rooms.items(), key=lambda r: -r[1].lines), *totals.items()]:
         print(f"{room:16} {size.modules:8,} {size.lines:8,} {size.code:8,}")
