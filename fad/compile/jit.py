@@ -124,7 +124,7 @@ class _Traced:
     """What a trace of ``f`` for these leaves of its arguments gives.
 
     ``captures``: what the program takes before the leaves. ``changed``, ``records``: as in `_Entry`.
-    ``around``: what is around the function, which has been checked.
+    ``around``: what is around the function, which has been checked; ``before``: what it was.
     """
 
     level: StagedLevel
@@ -147,12 +147,12 @@ class _Traced:
 
         run.name = name  # type: ignore[attr-defined]
         self.around = Surroundings(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
-        before = self.around.before()
+        self.before = self.around.before()
         try:
             self.primitive, values, _ = stage(run, leaves, bodies=[f], kept=True)
             self.around.check(self.level)
         except BaseException:
-            before.put_back()
+            self.before.put_back()
             raise
         self.captures = values[: len(values) - len(leaves)]
 
@@ -436,20 +436,24 @@ class Compiled:
             )
         leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
-        traced, turn = None, 0
-        for attempt in range(_ATTEMPTS):
-            # Of calls that change something, one at a time finds what is there, and runs.
+        traced: _Traced | None = None
+        turn, left = 0, _ATTEMPTS
+        while True:
+            # Of calls that change something, one at a time finds a program and runs it. None is traced
+            # meanwhile: the body may wait for another thread.
             acts = self._acts if traced is None else traced.step.acts
             with lock if acts else contextlib.nullcontext():
-                if acts and traced and turn != taken.turn and attempt < _ATTEMPTS - 1:
-                    traced = None  # another thread has changed something since
-                entry = traced or self._fitting(self._drawn(key, leaves), leaves)
+                others_acted = acts and left and turn != taken.turn
+                if traced and others_acted and not traced.step.fits_tensors(leaves):
+                    traced.before.put_back()
+                    traced = None
+                if traced is None:
+                    entry = self._fitting(self._drawn(key, leaves), leaves)
                 if entry is not None:
                     return self._result(entry, leaves, args, kwargs, applies)
-            turn = taken.turn
-            traced = self._trace(key, leaves, rest, args, kwargs)
+            turn, left = taken.turn, left - 1
+            traced, entry = self._trace(key, leaves, rest, args, kwargs)
             self._acts = self._acts or traced.step.acts
-        raise AssertionError("the last attempt runs what it has traced")
 
     def _result(
         self,
@@ -515,8 +519,8 @@ class Compiled:
         rest: Rest,
         args: Sequence[PyTree],
         kwargs: dict[str, PyTree],
-    ) -> _Entry:
-        """The program for these arguments."""
+    ) -> tuple[_Traced, _Entry]:
+        """What a trace for these arguments gives, and the program."""
         f = self.__wrapped__
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
@@ -542,7 +546,7 @@ class Compiled:
             key = self._drawn(key, leaves)
             fresh: collections.deque[_Entry] = collections.deque(maxlen=_VARIANTS)
             (self._entries.get(key) or self._entries.put(key, fresh)).appendleft(entry)
-        return entry
+        return traced, entry
 
     # Why a call traces again
 

@@ -12,7 +12,7 @@ import operator
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -283,20 +283,37 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*map(_names, inner))
 
 
+# Of attributes, the lowest bit of the argument says that a method is called.
+_LOADS_OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_SUPER_ATTR")
+_LOADS = (
+    *_LOADS_OF_ATTRIBUTES,
+    "LOAD_NAME",
+    "LOAD_GLOBAL",
+    "LOAD_FROM_DICT_OR_GLOBALS",
+    "IMPORT_FROM",
+)
+
+
 @functools.lru_cache(maxsize=1024)
 def reads_of(code: types.CodeType) -> frozenset[str]:
     """The names of attributes and globals that code reads, but not to call them; and its texts, as keys."""
-    names = {x for x in code.co_consts if type(x) is str}
+    names = set(_texts(code.co_consts))
     for step in dis.get_instructions(code):
-        if step.opname == "LOAD_ATTR":
-            is_called = sys.version_info >= (3, 12) and (step.arg or 0) & 1
-        else:
-            is_called = step.opname not in ("LOAD_NAME", "LOAD_GLOBAL")
-        if not is_called:
+        calls = step.opname in _LOADS_OF_ATTRIBUTES and sys.version_info >= (3, 12)
+        if step.opname in _LOADS and not (calls and (step.arg or 0) & 1):
             names.add(step.argval)
     return frozenset(names).union(
         *[reads_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     )
+
+
+def _texts(constants: Iterable[object]) -> Iterator[str]:
+    """The texts among constants of code, also in tuples and sets of them."""
+    for x in constants:
+        if type(x) is str:
+            yield x
+        elif isinstance(x, (tuple, frozenset)):
+            yield from _texts(x)
 
 
 def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:

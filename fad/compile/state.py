@@ -247,10 +247,17 @@ class StepState:
 
     def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
         """What is not as it was for the trace, and how: a place's name, an OuterTensor, a view, a leaf."""
-        for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
-            yield from [(k, words) for words in _differing(facts_of(x), facts)]
         if self._guard is not None and not self._guard.holds():
             yield from self._guard.changes()
+        yield from self._changes_of_tensors(leaves)
+
+    def fits_tensors(self, leaves: Sequence[PyTree]) -> bool:
+        """`fits`, as far as Tensors go; what else the body reads may be what its trace has changed."""
+        return next(self._changes_of_tensors(leaves), None) is None
+
+    def _changes_of_tensors(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
+        for k, (x, facts) in enumerate(zip(leaves, self.leaf_facts, strict=True)):
+            yield from [(k, words) for words in _differing(facts_of(x), facts)]
         for view in self._views:
             if not view.is_same():
                 yield view.tensor, "is another view now"

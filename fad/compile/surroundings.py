@@ -42,7 +42,8 @@ NOTE [numbers that code reads]
 
 A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
-count calls in an attribute that no code reads traces nothing. The program of a trace for other numbers is
+count calls in an attribute that no code reads traces nothing. An item that code comes to without its name (by
+``**group``, by ``values()``, by a key that is no text) is that of the trace. The program of a trace for other numbers is
 found by what it computes, and compiled no more once they have changed twice, see NOTE [numbers in bodies]
 in `fad.tape.staged`.
 """
@@ -57,6 +58,7 @@ import inspect
 import itertools
 import operator
 import re
+import reprlib
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -326,6 +328,9 @@ class Guard:
         self._filled: list[tuple[str, int, Parts]] = []  # with functions
         self._empty: list[tuple[str, int]] = []
         self._read: list[tuple[str, int, PyTree]] = []  # numbers and the like
+        self._read_in_holders: dict[
+            tuple[int, PyTree], int
+        ] = {}  # by what they are in, and the key
         codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
         reads = frozenset[str]().union(*map(reads_of, codes))
         for place in places:
@@ -334,6 +339,10 @@ class Guard:
                 is_array = is_a(place.value, _ARRAYS)  # which is not kept for this
                 was = weakref.ref(place.value) if is_array else place.value
                 self._read.append((place.name, number, was))
+                if place.listed and place.parent and not is_array:
+                    holder = id(place.parent.value)
+                    if holder in holders:
+                        self._read_in_holders[holder, place.key] = number
                 continue
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
@@ -401,8 +410,9 @@ class Guard:
             slot = attributes_slot(type(x))
             if slot is not None and attributes_of(x) is not None:  # whose dict may be another one
                 looks.append((functools.partial(slot.__get__, x), True, False))
+        in_holders = set(self._read_in_holders.values())  # looked at with all that is there
         for k, (access, within, key, behind) in enumerate(self._ways):
-            if access is not None:
+            if access is not None and k not in in_holders:
                 within = within if behind is None else values[behind]
                 if k in arrays:
                     self._refs.append((len(looks), arrays[k]))
@@ -410,13 +420,17 @@ class Guard:
         self._looks, self._selected, self._may_fill = map(list, zip(*looks, strict=True))
         self._contents: list[Collection[PyTree]] = [holders]
         self._selected += [False] * len(holders)
-        for keys, items, _ in _each(map(contents, holders)):
+        for x, (keys, items, _) in [(h, part) for h in holders for part in contents(h)]:
             if keys is not None:
                 self._contents += [keys, _BETWEEN]
                 self._selected += [True] * (len(keys) + 1)
             if items is not None:
                 self._contents += [items, _BETWEEN]
-                self._selected += [id(v) in self._leading or _is_code(v) for v in list(items)]
+                pairs = zip(itertools.count() if keys is None else list(keys), list(items))
+                self._selected += [
+                    id(v) in self._leading or _is_code(v) or (id(x), key) in self._read_in_holders
+                    for key, v in pairs
+                ]
                 self._selected.append(True)
         there = self._now()
         self._types = list(map(type, there))
@@ -434,11 +448,13 @@ class Guard:
         Most calls ask no more than this, which runs no Python code for single places.
         """
         there = self._now()
-        selected = itertools.compress(there, self._selected)
-        if list(map(type, there)) != self._types or not all(
-            map(operator.is_, selected, self._seen)
-        ):
+        if list(map(type, there)) != self._types:
             return False
+        seen = list(itertools.compress(there, self._selected))
+        if not all(map(operator.is_, seen, self._seen)):
+            if not all(map(_is_same_value, seen, self._seen)):
+                return False
+            self._seen = seen  # equal numbers, as those that a scheduler writes again
         if not all([there[k] is ref() for k, ref in self._refs]):
             return False
         for x, count in self._were_filled:
@@ -545,14 +561,24 @@ def _is_named(place: Place, reads: Collection[str]) -> bool:
 
 
 def _is_same_value(a: PyTree, b: PyTree) -> bool:
-    """Whether two numbers or texts are the same, to the bit; of enums, one is the other."""
-    if a is b or type(a) is not type(b):
-        return a is b
-    return is_a(a, (*NUMBERS, np.generic)) and not is_a(a, enum.Enum) and repr(a) == repr(b)
+    """Whether ``a`` is ``b``, or a number or a text as ``b`` is, to the bit; no code of the user runs."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b) or not (kind in NUMBERS or is_a(a, np.generic)):
+        return False
+    if is_a(a, np.generic):
+        return a.dtype == b.dtype and a.tobytes() == b.tobytes()  # type: ignore[no-any-return]
+    same: bool = repr(a) == repr(b) if kind in (float, complex) else a == b
+    return same
 
 
 def _value_in_words(x: PyTree) -> str:
-    return repr(x) if is_a(x, (*NUMBERS, np.generic, enum.Enum)) else _in_words(x)
+    if is_a(x, enum.Enum):
+        return f"{type(x).__name__}.{x._name_}"
+    if type(x) not in NUMBERS and not is_a(x, np.generic):
+        return _in_words(x)
+    return _in_words(x) if type(x) is int and x.bit_length() > 128 else reprlib.repr(x)
 
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -525,3 +526,35 @@ def test_threads_that_call_a_step_for_the_first_time_lose_no_write(tracked):
         for t in threads:
             t.join()
         assert float(n) == 20.0 and sorted(seen) == [float(k + 1) for k in range(20)]
+
+
+@pytest.mark.filterwarnings("ignore:jit. the function changes")
+def test_a_trace_is_not_made_again_for_the_step_of_another_thread():
+    """What it did to attributes would be lost: here that the buffer has been set."""
+    other, init = fad.zeros(1), fad.full((1,), 100.0)
+    model = types.SimpleNamespace(is_new=True, buffer=fad.zeros(1))
+    traced, acted = threading.Event(), threading.Event()
+
+    @fad.jit
+    def step():
+        if model.is_new:
+            traced.set()
+            acted.wait(30.0)
+            model.is_new = False
+            model.buffer.copy_(init)
+        return model.buffer.add_(1.0).sum()
+
+    @fad.jit
+    def another():
+        return other.add_(1.0).sum()
+
+    def act():
+        traced.wait(30.0)
+        another()
+        acted.set()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    assert (float(step()), float(step())) == (101.0, 102.0)
+    thread.join()
+    assert float(other) == 1.0

@@ -603,3 +603,56 @@ def test_an_array_of_numpy_that_the_body_writes_to_is_warned_of():
 
     with pytest.warns(UserWarning, match="changes mask from an array to one with other numbers"):
         fad.jit(body)()
+
+
+class _Loud(float):
+    def __repr__(self):
+        raise ValueError("no text")
+
+
+def test_numbers_are_compared_without_their_text():
+    """An int of 5,000 digits has none, and `repr` of a class is code of the user."""
+    w, counts, rates = fad.ones(2), {"n": 10**5000}, {"lr": _Loud(1.0)}
+    scaled = fad.jit(lambda: w * (1.0 if counts["n"] > 5 else 2.0))
+    times_rate = fad.jit(lambda: w * float(rates["lr"]))
+    scaled(), times_rate()
+    counts["n"], rates["lr"] = 3, _Loud(2.0)
+    assert scaled().tolist() == times_rate().tolist() == [2.0, 2.0]
+
+
+def test_an_equal_number_that_is_another_object_is_the_same():
+    traces = []
+    w, group = fad.ones(2), {"lr": 0.5, "name": "a b"}
+
+    @fad.jit
+    def shrink():
+        traces.append(group["name"])
+        return w * group["lr"]
+
+    for _ in range(4):
+        group["lr"], group["name"] = float("0.5"), " ".join(["a", "b"])
+        assert shrink().tolist() == [0.5, 0.5]
+    assert len(traces) == 1
+    group["lr"] = -0.0
+    shrink()
+    group["lr"] = 0.0
+    assert not np.signbit(shrink().numpy()).any()
+
+
+class _Base:
+    lr = 1.0
+
+
+class _Step(_Base):
+    def __init__(self):
+        self.w = fad.ones(1)
+
+    def step(self):
+        return self.w * super().lr
+
+
+def test_an_attribute_of_a_base_is_read_by_super(monkeypatch):
+    step = fad.jit(_Step().step)
+    for rate in (1.0, 2.0, 3.0):
+        monkeypatch.setattr(_Base, "lr", rate)
+        assert step().tolist() == [rate]
