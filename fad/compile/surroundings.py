@@ -43,8 +43,8 @@ NOTE [numbers that code reads]
 A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
 count calls in an attribute that no code reads traces nothing. An item that code comes to without its name
-(by ``**group``, by ``values()``, by a key that is not a text) is that of the trace. The program of a trace for
-other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
+(by ``**group``, by ``values()``, by a key that is not a text) is that of the trace. The program of a trace
+for other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
 [numbers in bodies] in `fad.tape.staged`.
 """
 
