@@ -406,16 +406,18 @@ ALONG = frozenset(
 
 
 def along_axes(name: str, function: ArrayFunction, names: Sequence[str]) -> ArrayFunction:
-    """A function in `ALONG`, with NumPy's error for an axis that there is not: some of JAX's are unclear.
+    """A function in `ALONG`, with NumPy's error for an axis out of range: some of JAX's are unclear.
 
     ``names`` are its parameters, the first of which is the array.
     """
 
     def call(*args: PyTree, **kwargs: PyTree) -> PyTree:
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        if names[0] not in arguments:
+            return function(*args, **kwargs)  # which says that it is missing
         axis = arguments.get("axis")
         for a in axis if isinstance(axis, (tuple, list)) else (axis,):
-            ndim = max(np.ndim(arguments.get(names[0], ())), "cum" in name)
+            ndim = max(np.ndim(arguments[names[0]]), "cum" in name)
             if isinstance(a, int) and not -ndim <= a < ndim:
                 raise np.exceptions.AxisError(a, ndim)
         return function(*args, **kwargs)

@@ -42,6 +42,7 @@ from fad.core.types import (
     Atom,
     Aval,
     Dims,
+    DType,
     JaxBody,
     JaxEquation,
     JaxLiteral,
@@ -50,6 +51,7 @@ from fad.core.types import (
     Operand,
     Outputs,
 )
+from fad.errors import RuleError
 
 # ``jax.jvp`` and ``jax.vjp`` of a function in some of its arguments.
 #
@@ -108,17 +110,47 @@ def jvp_by_vjp(
     tangents: Sequence[Array],
 ) -> tuple[Outputs, Outputs]:
     """`jvp_in` of what JAX only pulls back (``jax.custom_vjp``): the pullback is linear; it is transposed."""
-    out, pullback = vjp_in(mask, flat, values)
-    outs, structure = jax.tree.flatten(out)
-    inexact = [is_inexact(o.dtype) for o in outs]
-    none = [np.zeros(o.shape, jax.dtypes.float0) for o in outs]
+    dtypes = [p.dtype for p in select(mask, values)]
+    try:
+        out, pullback = vjp_in(mask, flat, values)
+        outs, structure = jax.tree.flatten(out)
+        inexact = [is_inexact(o.dtype) for o in outs]
+        none = [np.zeros(o.shape, jax.dtypes.float0) for o in outs]
 
-    def pull(*cotangents: Array) -> tuple[Array, ...]:
-        every = jax.tree.unflatten(structure, spread(inexact, cotangents, none))
-        return tuple(pullback(every))
+        def pull(*cotangents: Array) -> list[Array]:
+            every = jax.tree.unflatten(structure, spread(inexact, cotangents, none))
+            return [_as_its_argument(g, d) for g, d in zip(pullback(every), dtypes, strict=True)]
 
-    pushed = jax.linear_transpose(pull, *select(inexact, outs))(tuple(tangents))
+        pushed = jax.linear_transpose(pull, *select(inexact, outs))(list(tangents))
+    except (AssertionError, ValueError) as error:
+        avals = error.args[0] if error.args else None
+        if "Reverse-mode differentiation does not work" in str(error):
+            raise _refused("not possible through a while_loop", _LOOPS) from error
+        if isinstance(avals, tuple) and all([isinstance(a, shaped_array) for a in avals]):
+            dtypes_added = " and ".join([str(a.dtype) for a in avals])
+            raise _refused(
+                f"it returned gradients of {dtypes_added} for one value", _REAL
+            ) from error
+        raise
     return out, jax.tree.unflatten(structure, spread(inexact, pushed, none))
+
+
+_LOOPS = "scan, or fori_loop with a fixed number of steps"
+_REAL = "g.real for the gradient of a real argument"
+
+
+def _refused(what: str, instead: str) -> RuleError:
+    return RuleError(
+        f"forward mode of a jax.custom_vjp is its rule transposed: {what}. Write {instead}; or write a "
+        "jax.custom_jvp"
+    )
+
+
+def _as_its_argument(gradient: Array, dtype: DType) -> Array:
+    """What a rule returned for an argument of this dtype, in it."""
+    if np.iscomplexobj(gradient) and not jnp.issubdtype(dtype, np.complexfloating):
+        raise _refused(f"it returned {gradient.dtype} for an argument of {dtype}", _REAL)
+    return gradient.astype(dtype)
 
 
 def vjp_in(

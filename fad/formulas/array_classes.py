@@ -64,6 +64,7 @@ def derived(name: str, where: str, jax_class: type) -> type:
                 kwargs = {k: 0 if k in instances else a for k, a in kwargs.items()}
                 return run(self._options, self._named, args, kwargs, others)
 
+            method.__module__, method.__qualname__ = where, attribute
             return method
 
     Instance.__name__ = Instance.__qualname__ = name

@@ -5,6 +5,7 @@ Each module has a table of members; `install` puts all of them into the class. `
 """
 
 from types import FunctionType
+from typing import Any
 
 from fad.core.faces import tool
 from fad.core.observation import observable
@@ -25,19 +26,28 @@ LATER = {
 
 
 class _ToolMember:
-    """A member that a tool has, until it is used: then the tool is imported, and its member is put here."""
+    """Stands in the class for a member that a tool has. The first use imports the tool and puts it here."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module
         self.name = name
 
+    def _load(self) -> Any:
+        member = tool(f"methods.{self.module}").MEMBERS[self.name]
+        _put(self.name, member)
+        return member
+
     def __get__(self, t: Tensor | None, cls: type[Tensor]) -> object:
-        _put(self.name, tool(f"methods.{self.module}").MEMBERS[self.name])
-        return getattr(cls if t is None else t, self.name)
+        # The member itself: looked up by name, it would be that of a subclass, which calls `super`.
+        member = self._load()
+        return member.__get__(t, cls) if hasattr(member, "__get__") else member
 
     def __set__(self, t: Tensor, value: object) -> None:
-        self.__get__(None, Tensor)
-        setattr(t, self.name, value)
+        member = self._load()
+        if hasattr(member, "__set__"):
+            member.__set__(t, value)
+        else:
+            setattr(t, self.name, value)
 
 
 def _put(name: str, member: object) -> None:

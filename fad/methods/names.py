@@ -142,7 +142,7 @@ METHODS: dict[str, Where] = {
         """aminmax bmm cholesky cholesky_inverse cholesky_solve chunk compress cummax cummin diag_embed
         diagonal_scatter dist gather histc index_select kthvalue log_softmax logcumsumexp logdet logsumexp
         masked_select mm mode movedim msort mv norm prelu repeat_interleave select_scatter slice_scatter
-        softmax swapdims take_along_dim topk unflatten unfold unique_consecutive where""",
+        softmax swapdims take_along_dim topk unfold unique_consecutive where""",
     ),
 }
 

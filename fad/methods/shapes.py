@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,26 +96,40 @@ def _swapped(self: Tensor) -> Tensor:
     return fnp.matrix_transpose(self)
 
 
-def _flatten(self: Tensor, *args: PyTree, **kwargs: PyTree) -> Tensor:
+def _flatten(
+    self: Tensor,
+    start_dim: int | str | None = None,
+    end_dim: int | None = None,
+    *,
+    order: str | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """A copy with one dimension; `ravel` is a view. The one argument that NumPy has is ``order``.
 
     With a dimension to begin at, and maybe one to end at, it is PyTorch's: ``x.flatten(1)`` has these, and
     those between them, as one: a view where `reshape` is one, the Tensor itself if this is one dimension.
+    With ``out`` the result is written into it, and it is returned.
     """
-    if not (args or kwargs) or "order" in kwargs or (args and isinstance(args[0], str)):
-        return fnp.ravel(self, *args, **kwargs).clone()
-    return _merged(self, *args, **kwargs)
-
-
-def _merged(self: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    if isinstance(start_dim, str) and order is None:
+        start_dim, order = None, start_dim
+    into = {} if out is None else {"out": out}
+    if start_dim is None and end_dim is None:
+        flat = fnp.ravel(self, *([] if order is None else [order]), **into)
+        return flat.clone() if out is None else flat
+    if order is not None:
+        raise TypeError("Tensor.flatten() takes order, or dimensions, but not both")
     x = self if self.ndim else fnp.reshape(self, 1)
-    first, last = _dim_of(x, start_dim, "flatten"), _dim_of(x, end_dim, "flatten")
+    first = _dim_of(x, 0 if start_dim is None else start_dim, "flatten")
+    last = _dim_of(x, -1 if end_dim is None else end_dim, "flatten")
     if first > last:
         raise ArgumentError(f"flatten: start_dim {start_dim} is behind end_dim {end_dim}")
-    if first == last:
+    if first == last and out is None:
         return x
     length = math.prod(x.shape[first : last + 1])
-    return fnp.reshape(x, (*x.shape[:first], length, *x.shape[last + 1 :]))
+    return fnp.reshape(x, (*x.shape[:first], length, *x.shape[last + 1 :]), **into)
+
+
+_flatten.__qualname__ = "Tensor.flatten"  # for the errors of Python
 
 
 # Views and shapes under PyTorch's names, made of `fad.numpy`'s and of indices.
@@ -176,7 +191,13 @@ def _unsqueeze(self: Tensor, dim: int) -> Tensor:
     return fnp.expand_dims(self, dim)
 
 
-def _dim_of(self: Tensor, dim: int, who: str) -> int:
+def _dim_of(self: Tensor, dim: Any, who: str) -> int:
+    try:
+        dim = operator.index(dim)
+    except TypeError:
+        raise TypeError(
+            f"Tensor.{who}(): a dimension must be an integer, got {describe(dim)}"
+        ) from None
     if not -self.ndim <= dim < self.ndim:
         raise IndexError(f"{who}: dim {dim} is out of range for {describe(self)}")
     return dim % self.ndim

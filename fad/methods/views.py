@@ -1,9 +1,9 @@
-"""What shows a Tensor otherwise: its base, and views of its elements with another dtype."""
+"""Views of a Tensor with another dtype, and what a view is a view of: its base."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
+from fad.arrays import torch_operations
 from fad.core.primitive import Primitive
 from fad.core.tensor import STATE, Tensor
 from fad.core.types import Array, Aval, DType, Operand, Outputs, PyTree, Value
@@ -30,7 +31,7 @@ def _is_view(self: Tensor) -> bool:
 
 
 def _base(self: Tensor) -> Tensor | None:
-    """The Tensor that this is a view of, None if it is none."""
+    """The Tensor that this is a view of; None if this is not a view."""
     link = link_of(self)
     return None if link is None else link.base
 
@@ -146,7 +147,7 @@ def view_as_complex(input: Operand) -> Value:
         A view: a write to it changes the input. Derivatives go through it.
 
     Raises:
-        ArgumentError: the input has another dtype, or its last dimension has not the length 2.
+        ArgumentError: the input has another dtype, or the length of its last dimension is not 2.
 
     Source: ``torch.view_as_complex``.
 
@@ -172,6 +173,11 @@ def _of_parts(
     """A view whose elements are parts of those of the Tensor, or several of them together."""
     primitive = Primitive(name, view, deferrable=True)
     return ViewOp(primitive, Write.FUNCTION, put, selects=False, whole=False, places=places)
+
+
+def _unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """A view with one dimension as several, of the lengths ``sizes``."""
+    return torch_operations.unflatten(self, dim, tuple(sizes))
 
 
 @functools.lru_cache(maxsize=256)
@@ -233,6 +239,7 @@ MEMBERS: dict[str, object] = {
     "is_contiguous": _is_contiguous,
     "is_view": property(_is_view, doc=_is_view.__doc__),
     "replay_on": _replay_on,
+    "unflatten": _unflatten,
     "view": _view,
     "view_fn": attribute(_view_fn),
 }

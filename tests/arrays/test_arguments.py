@@ -91,3 +91,9 @@ def test_a_key_makes_its_argument_again(role: int) -> None:
 def test_freeze_refuses_what_has_no_hash() -> None:
     with pytest.raises(Unhashable):
         freeze({1, 2}, STATIC, [])
+
+
+@pytest.mark.parametrize("name", ["sum", "argmax", "cumsum"])
+def test_an_axis_without_an_array_misses_the_array(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}\(\) missing 1 required positional argument: 'a'"):
+        getattr(fnp, name)(axis=5)

@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 import fad
 import fad.numpy as fnp
-from fad.errors import ArgumentError, LevelError
+from fad.errors import ArgumentError, LevelError, RuleError
 
 
 def test_from_jax_is_one_operation() -> None:
@@ -175,6 +175,43 @@ def test_forward_mode_of_a_custom_vjp_is_its_rule_transposed(rule: str, place: s
         forward = fad.jvp(gradient(f), (CUBE,), (tangent,))[1]
         reverse = fad.grad(lambda x: (gradient(f)(x) * tangent).sum())
         assert forward.shape == reverse(CUBE).shape
+
+
+def looped(x: Any) -> Any:
+    return jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, product(c[1], x)), (0, x))[1]
+
+
+product = jax.custom_vjp(lambda a, b: a * b)
+product.defvjp(lambda a, b: (a * b, (a, b)), lambda r, g: (g * r[1], g * r[0]))
+IMAGINARY = jnp.array([1j, 2j])
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (looped, "not possible through a while_loop. Write scan, "),
+        (jax.vmap(looped), "not possible through a while_loop. Write scan, "),
+        (lambda x: product(x, x * 1j).real, "complex64 and float32 for one value. Write g.real"),
+        (lambda x: product(x, IMAGINARY).real, "complex64 for an argument of float32. Write g.r"),
+    ],
+    ids=["while_loop", "vmap of it", "added", "alone"],
+)
+def test_what_forward_mode_of_a_custom_vjp_cannot_transpose_is_said(f: Any, said: str) -> None:
+    x = jnp.array([0.3, 0.8])
+    for forward in (fad.jacfwd, lambda f: fad.jit(fad.jacfwd(f))):
+        with pytest.raises(RuleError, match=f"of a jax.custom_vjp is its rule transposed.*{said}"):
+            forward(fad.from_jax(f))(x)
+
+
+def test_forward_mode_of_a_custom_vjp_leaves_errors_and_dtypes_of_its_rule() -> None:
+    def fails(_: Any, g: Any) -> Any:
+        raise AssertionError("mine")
+
+    wide = with_rule(jnp.sin, lambda x: (jnp.sin(x), x), lambda x, g: (2 * g.astype("float32"),))
+    x = jnp.ones(2, jnp.bfloat16)
+    assert fad.jacfwd(fad.from_jax(wide))(x).dtype == jnp.bfloat16
+    with pytest.raises(AssertionError, match="mine"):
+        fad.jacfwd(fad.from_jax(with_rule(jnp.sin, lambda x: (x, x), fails)))(x)
 
 
 @pytest.mark.parametrize("f", [sine, exponential], ids=["sine", "exponential"])

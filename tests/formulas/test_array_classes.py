@@ -35,3 +35,8 @@ def test_classes_that_contain_arrays() -> None:
     assert_same(interpolator(points, M)(query), expected)
     assert_same(interpolator(tensors(points), fad.asarray(M))(query), expected)
     assert isinstance(interpolator(points, fad.asarray(M))(query), fad.Tensor)
+
+
+def test_methods_name_the_public_module() -> None:
+    pdf = fad.scipy.stats.gaussian_kde(jnp.sort(V)).pdf
+    assert (pdf.__module__, pdf.__qualname__) == ("fad.scipy.stats", "pdf")

@@ -13,6 +13,7 @@ from helpers import assert_close, leaf
 import fad
 from fad.methods import (
     LATER,
+    _ToolMember,
     history,
     in_place,
     names,
@@ -43,6 +44,35 @@ def test_public_members_have_docstrings() -> None:
         n for n in public if callable(getattr(fad.Tensor, n)) and not getattr(fad.Tensor, n).__doc__
     ]
     assert not without
+
+
+def test_the_first_use_of_a_member_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("reshape", "mT"):
+        monkeypatch.setattr(fad.Tensor, name, _ToolMember("shapes", name))
+    calls = []
+
+    class Counting(fad.Tensor):
+        __slots__ = ()
+
+        def reshape(self, *shape: Any, **kwargs: Any) -> Any:
+            calls.append("reshape")
+            return super().reshape(*shape, **kwargs)
+
+        @property
+        def mT(self) -> Any:
+            calls.append("mT")
+            return super().mT
+
+    x = fad.asarray(jnp.ones((2, 3)))
+    x.__class__ = Counting
+    assert x.reshape(6).shape == (6,) and calls == ["reshape"]
+    assert x.mT.shape == (3, 2) and calls == ["reshape", "mT"]
+    monkeypatch.setattr(fad.Tensor, "mT", _ToolMember("shapes", "mT"))
+    assert x.mT.shape == (3, 2)
+    monkeypatch.setattr(fad.Tensor, "mT", _ToolMember("shapes", "mT"))
+    with pytest.raises(AttributeError):
+        fad.Tensor.__dict__["mT"].__set__(x, 1)
+    assert calls == ["reshape", "mT", "mT"]
 
 
 @pytest.mark.parametrize(

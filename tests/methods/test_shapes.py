@@ -123,3 +123,30 @@ def test_parts_from_any_place_on_are_those_of_torch(torch: Any, size: int) -> No
     for start in range(-5, 6):
         for length in range(5):
             assert outcome(fad, start, length) == outcome(torch, start, length)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: x.flatten(1.0), r"Tensor.flatten\(\): a dimension must be an integer"),
+        (lambda x: x.flatten(0, 1.0), r"Tensor.flatten\(\): a dimension must be an integer"),
+        (lambda x: x.flatten(0, 1, 2), r"Tensor.flatten\(\) takes from 1 to 3 positional"),
+        (
+            lambda x: x.flatten(dim=1),
+            r"Tensor.flatten\(\) got an unexpected keyword argument 'dim'",
+        ),
+        (lambda x: x.flatten(0, order="C"), r"Tensor.flatten\(\) takes order, or dimensions"),
+    ],
+)
+def test_wrong_arguments_of_flatten_are_type_errors(call: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        call(fad.tensor(A))
+
+
+def test_flatten_writes_into_out() -> None:
+    x, flat = fad.tensor(A), fad.zeros(12)
+    for arguments in ({}, {"start_dim": 0}, {"order": "F"}):
+        assert x.flatten(**arguments, out=flat) is flat
+        assert_close(flat, jnp.asarray(A.flatten(arguments.get("order", "C"))))
+    line = fad.zeros(3)
+    assert fad.ones(3).flatten(0, out=line) is line and line.tolist() == [1.0] * 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import jax.numpy as jnp
 from helpers import leaf
 
@@ -19,3 +21,10 @@ def test_view_of_another_dtype():
     y = leaf([1.0, 2.0]) * 1.0
     y.view(jnp.int32)[0] = 0
     assert y.tolist() == [0.0, 2.0] and y.requires_grad
+
+
+def test_unflatten_says_what_it_takes():
+    method = fad.Tensor.unflatten
+    assert list(inspect.signature(method).parameters) == ["self", "dim", "sizes"]
+    assert method.__doc__.startswith("A view with one dimension as several")
+    assert fad.tensor([1.0, 2.0, 3.0, 4.0]).unflatten(dim=0, sizes=[2, -1]).shape == (2, 2)
