@@ -195,8 +195,8 @@ def test_frames_of_the_user_are_logged_and_hidden_ones_where_filtering_is_off(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("jax"), "propagate", True)
-    beside = [f"{os.path.dirname(module.__file__)}_of_mine/hook.py" for module in (fad, jax)]
-    inside = [os.path.join(os.path.dirname(module.__file__), "x.py") for module in (fad, jax)]
+    beside = [f"{os.path.dirname(str(module.__file__))}_of_mine/hook.py" for module in (fad, jax)]
+    inside = [os.path.join(os.path.dirname(str(module.__file__)), "x.py") for module in (fad, jax)]
 
     def shown() -> list[str]:
         """The files in what is logged of a hook that fails in each of them."""
