@@ -138,10 +138,16 @@ def _to_device(self: Tensor, device: DeviceLike | None, /, *, stream: object = N
 
 
 def _array_ufunc(
-    self: Tensor, ufunc: np.ufunc, method: str, /, *inputs: PyTree, **kwargs: PyTree
+    self: Tensor,
+    ufunc: np.ufunc,
+    method: str,
+    /,
+    *inputs: PyTree,
+    out: PyTree = None,
+    **kwargs: PyTree,
 ) -> PyTree:
     """NumPy's hook for ufuncs: the same in `fad.numpy`."""
-    return tool("bridge.numpy_calls").call_of_ufunc(self, ufunc, method, *inputs, **kwargs)
+    return tool("bridge.numpy_calls").call_of_ufunc(self, ufunc, method, *inputs, out=out, **kwargs)
 
 
 def _array_function(

@@ -40,7 +40,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 import fad
-from fad.errors import GradientError
+from fad.errors import GradientError, traceback_filtering
 from fad.extend import (
     Primitive,
     Tensor,
@@ -65,7 +65,15 @@ _FAILURES = 64
 _numbers = itertools.count()
 _failed: dict[str, BaseException] = {}
 _lock = threading.RLock()
-_HIDDEN = tuple([os.path.dirname(str(module.__file__)) for module in (fad, jax)])
+_FAD, _JAX = [os.path.join(os.path.dirname(str(m.__file__)), "") for m in (fad, jax)]
+
+
+def _hidden(file: str) -> bool:
+    """Whether frames of a file are left out: of fad, and of JAX where JAX filters them too."""
+    if traceback_filtering() == "off":
+        return False
+    unfiltered = jax.config.jax_traceback_filtering == "off"  # type: ignore[attr-defined]
+    return file.startswith(_FAD if unfiltered else (_FAD, _JAX))
 
 
 @with_default_state()
@@ -84,7 +92,7 @@ def _evaluate(name: str, fn: HostFunction, *arrays: Any) -> tuple[Any, ...]:
             if len(_failed) > _FAILURES:
                 del _failed[next(iter(_failed))]
         frames = traceback.extract_tb(error.__traceback__)
-        shown = [frame for frame in frames if not frame.filename.startswith(_HIDDEN)]
+        shown = [frame for frame in frames if not _hidden(frame.filename)]
         # JAX logs this error, and the other one is raised, whose context would be logged too.
         raise RuntimeError(
             f"{name!r} raised {type(error).__name__}: {error} {number}\n"

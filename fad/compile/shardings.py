@@ -97,7 +97,7 @@ def _spread(shardings: PyTree, tree: Any, who: str, of: str) -> list[PyTree]:
     except (TypeError, ValueError) as error:
         raise StructureError(
             f"{who} must be a sharding, None, or a pytree prefix of the {of}s; got {describe(shardings)} for "
-            f"{of}s of structure {structure}"
+            f"{of}s of structure {structure}. Write one sharding for each {of}, or a single one for all"
         ) from error
     return spread
 

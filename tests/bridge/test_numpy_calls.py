@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 
 import jax
@@ -82,6 +83,8 @@ def test_what_ufuncs_cannot_do_is_refused_in_words():
         np.isnat(x)
     with pytest.raises(TypeError, match="no counterpart"):
         np.frompyfunc(lambda v: v, 1, 1)(x)
+
+    assert inspect.signature(fad.Tensor.__array_ufunc__).parameters["out"].default is None
 
     class Other:
         def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):

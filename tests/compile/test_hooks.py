@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -188,6 +189,42 @@ def test_an_exception_in_a_hook_is_that_exception_and_leaves_nothing(
     wrong[0] = False
     assert float(g(3.0)) == 6.0
     assert fad.is_grad_enabled() and fad.core.level.state.levels == ()
+
+
+def test_frames_of_the_user_are_logged_and_hidden_ones_where_filtering_is_off(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("jax"), "propagate", True)
+    beside = [f"{os.path.dirname(str(module.__file__))}_of_mine/hook.py" for module in (fad, jax)]
+    inside = [os.path.join(os.path.dirname(str(module.__file__)), "x.py") for module in (fad, jax)]
+
+    def shown() -> list[str]:
+        """The files in what is logged of a hook that fails in each of them."""
+        logged = ""
+        for file in (*beside, *inside):
+            space: dict[str, Any] = {}
+            exec(compile("def hook(g): raise ValueError('bad')", file, "exec"), space)
+            caplog.clear()
+
+            def f(t: Any, hook: Any = space["hook"]) -> Any:
+                y = t * t
+                y.register_hook(hook)
+                return y
+
+            with caplog.at_level("ERROR", "jax._src.callback"):
+                with pytest.raises(ValueError, match="bad"):
+                    jit(fad.grad(f))(3.0)
+            logged += caplog.text.rpartition("[fad host call")[2]
+        return [file for file in (*beside, *inside) if f'"{file}"' in logged]
+
+    assert shown() == beside
+    with jax._src.config.traceback_filtering("off"):
+        assert shown() == [*beside, inside[1]]
+    before = fad.errors.traceback_filtering("off")
+    try:
+        assert shown() == [*beside, *inside]
+    finally:
+        fad.errors.traceback_filtering(before)
 
 
 def test_what_fails_beside_the_hooks_leaves_the_effects_of_others_to_be_waited_for() -> None:

@@ -89,7 +89,13 @@ def test_shardings_of_the_wrong_kind():
         fad.jit(fnp.sin, in_shardings=PartitionSpec("x"))
     with pytest.raises(ArgumentError, match="out_shardings must be shardings of JAX"):
         fad.jit(fnp.sin, out_shardings="x")
-    with pytest.raises(StructureError, match="jit: in_shardings"):
+    with pytest.raises(
+        StructureError, match="jit: in_sh.* for each argument, or a single one for all"
+    ):
         fad.jit(fnp.sin, in_shardings=(ROWS, ROWS))(X)
+    with pytest.raises(
+        StructureError, match="jit: out_sh.* for each output, or a single one for all"
+    ):
+        fad.jit(fnp.sin, out_shardings=(ROWS, ROWS))(X)
     with pytest.raises(StructureError, match="arguments are passed by position; got x by keyword"):
         fad.jit(lambda x: x, in_shardings=ROWS)(x=X)
