@@ -156,7 +156,7 @@ def _shapes(size: int, ndim: int) -> dict[int, int]:
 LANES = 4096  # of functions whose other arguments fit the small shapes alone
 UNROLLED = {
     # Their programs grow with the size, or their time does with its cube.
-    **dict.fromkeys(["lax.stack", "lax.unstack", "numpy.poly", "numpy.select"], (8,)),
+    **dict.fromkeys(["lax.stack", "lax.unstack", "numpy.poly", "numpy.roll", "numpy.select"], (8,)),
     **dict.fromkeys(["numpy.unravel_index", "numpy.unstack", "scipy.linalg.solve_sylvester"], (8,)),
     # They have arrays of indices as constants, or take minutes to compile.
     **dict.fromkeys([f"scipy.linalg.{n}" for n in ("circulant", "hankel", "toeplitz")], (16,)),
