@@ -7,7 +7,8 @@ under ``no_grad``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -17,7 +18,7 @@ import numpy as np
 import fad
 from fad import Tensor, enable_grad
 from fad.autograd import grad
-from fad.errors import ArgumentError, GradientError, StructureError, describe, hints_of
+from fad.errors import ArgumentError, FadError, GradientError, StructureError, describe, hints_of
 from fad.extend import Call, flatten, layers, leave, unflatten
 from fad.extend.types import PyTree, Value
 
@@ -44,6 +45,18 @@ def _inputs(func: Callable[..., PyTree], inputs: PyTree, who: str) -> tuple[Tens
     items = _tensors(inputs, who, "inputs")
     Call(who, items)
     return items
+
+
+@contextlib.contextmanager
+def _named(who: str) -> Iterator[None]:
+    """The errors of the transforms that ``who`` calls name it instead of them."""
+    try:
+        yield
+    except FadError as error:
+        name, colon, message = str(error).partition(": ")
+        if name in ("grad", "jacfwd", "jacrev", "value_and_grad", "vjp_fn"):
+            error.args = (f"{who}{colon}{message}",)
+        raise
 
 
 def _numbers(inputs: PyTree) -> int | tuple[int, ...]:
@@ -222,7 +235,7 @@ def vjp(
     [2.0, 4.0]
     """
     items = _inputs(func, inputs, "vjp")
-    with enable_grad():
+    with enable_grad(), _named("vjp"):
         if strict:
             _check_strict("vjp", func, items, v, create_graph)
         out, pull = fad.vjp(func, *items)
@@ -315,7 +328,7 @@ def _second_product(
     scalar = _OfOneElement(func, who)
     items = _inputs(func, inputs, who)
     directions = _directions(items, v, who)
-    with enable_grad():
+    with enable_grad(), _named(who):
         if strict:
             _check_strict(who, scalar, items, directions, create_graph, second=True)
         gradient = fad.value_and_grad(scalar, tuple(range(len(items))))
@@ -352,7 +365,7 @@ def jacobian(
     """
     _check_strategy(strategy, "jacobian", "strategy")
     items = _inputs(func, inputs, "jacobian")
-    with enable_grad():
+    with enable_grad(), _named("jacobian"):
         if strict:
             _check_strict("jacobian", func, items, None, create_graph)
         result = _jacobian(func, _numbers(inputs), vectorize, strategy)(*items)
@@ -401,7 +414,7 @@ def hessian(
     scalar = _OfOneElement(func, "hessian")
     items = _inputs(func, inputs, "hessian")
     nums = _numbers(inputs)
-    with enable_grad():
+    with enable_grad(), _named("hessian"):
         if strict:
             _check_strict("hessian", scalar, items, None, create_graph, second=True)
         gradient = fad.grad(scalar, nums)

@@ -112,7 +112,7 @@ def _flatten(
     """
     if isinstance(start_dim, str) and order is None:
         start_dim, order = None, start_dim
-    into = {} if out is None else {"out": out}
+    into: dict[str, Any] = {} if out is None else {"out": out}
     if start_dim is None and end_dim is None:
         flat = fnp.ravel(self, *([] if order is None else [order]), **into)
         return flat.clone() if out is None else flat

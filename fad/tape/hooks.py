@@ -203,10 +203,8 @@ def call_hook(
         except HostValueError as error:
             raise HostValueError(
                 f"hook {name_of(hook)!r} needs a number in code that is being traced: write "
-                f"fnp.where(condition, "
-                f"g, h) for a branch, or compile with fad.jit(f, hooks=True), which calls hooks of "
-                f"Tensors made "
-                f"in f at each execution. {error}"
+                "fnp.where(condition, g, h) for a branch, or compile with fad.jit(f, hooks=True), which "
+                f"calls hooks of Tensors made in f at each execution. {error}"
             ) from None
     present = [v is not None for v in values]
 

@@ -495,9 +495,8 @@ def set_item(x: Tensor, index: PyTree, value: PyTree) -> None:
         write(index_put(form), [x, value, *values])
         return
     if same_view(x, value, step):
-        link = link_of(
-            value
-        )  # the last part of ``x[i] += v``: it has been written to, if that is allowed
+        # Python ends ``x[i] += v`` with this assignment: the view has been written to, if that was allowed.
+        link = link_of(value)
         if link is not None and (link.creation is DEFAULT or x.level.id <= state.watermark):
             return
     replace(x, value, step, "x[i] = v")

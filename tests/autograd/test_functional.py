@@ -12,7 +12,7 @@ from helpers import assert_close
 
 import fad
 from fad.autograd import functional
-from fad.errors import GradientError
+from fad.errors import FadError, GradientError
 
 X = np.array([0.3, -0.8, 1.2], np.float32)
 Y = np.array([1.5, 2.0, -1.0], np.float32)
@@ -306,3 +306,24 @@ def test_rows_one_by_one_run_functions_that_leave_jax(torch: Any) -> None:
     assert_close(fad.jacrev(on_host(fad), chunk_size=1)(X), expected)
     two = lambda x: (on_host(fad)(x), x.sum())
     assert_close(fad.jacrev(two, chunk_size=1)(X), (expected, np.ones(3, np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("name", "f", "inputs", "more", "message"),
+    [
+        ("vjp", vector, X, (ONE,), "cotangent 0 must have the shape"),
+        ("vjp", vector, X, ((V, V),), "the cotangent must have the structure"),
+        ("jacobian", lambda x: x.argmax(), X, (), "output 0 has dtype int32"),
+        ("jacobian", lambda: fad.tensor(1.0), (), (), "argnums is empty"),
+        ("hessian", lambda x: x.argmax(), X, (), "the function must return a real scalar"),
+        ("hessian", lambda: fad.tensor(1.0), (), (), "argnums is empty"),
+        ("hvp", lambda x: x.argmax(), X, (V,), "the function must return a real scalar"),
+        ("vhp", lambda x: x[0] * 1j, X, (V,), "the function must return a real scalar"),
+        ("jvp", vector, X, ((V, V),), "v must have one entry for each input"),
+    ],
+)
+def test_errors_name_the_function_that_was_called(
+    name: str, f: Any, inputs: Any, more: tuple[Any, ...], message: str
+) -> None:
+    with pytest.raises(FadError, match=f"^{name}: {message}"):
+        getattr(functional, name)(f, inputs, *more)
