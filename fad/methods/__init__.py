@@ -5,11 +5,11 @@ Each module has a table of members; `install` puts all of them into the class. `
 """
 
 from types import FunctionType
-from typing import Any
 
 from fad.core.faces import tool
 from fad.core.observation import observable
 from fad.core.tensor import Tensor
+from fad.core.types import PyTree
 from fad.methods import history, in_place, names, operators, values, views
 
 # The members in tools, by module.
@@ -32,7 +32,7 @@ class _ToolMember:
         self.module = module
         self.name = name
 
-    def _load(self) -> Any:
+    def _load(self) -> PyTree:
         member = tool(f"methods.{self.module}").MEMBERS[self.name]
         _put(self.name, member)
         return member

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax.numpy as jnp
 import numpy as np
@@ -112,7 +112,7 @@ def _flatten(
     """
     if isinstance(start_dim, str) and order is None:
         start_dim, order = None, start_dim
-    into: dict[str, Any] = {} if out is None else {"out": out}
+    into: dict[str, PyTree] = {} if out is None else {"out": out}
     if start_dim is None and end_dim is None:
         flat = fnp.ravel(self, *([] if order is None else [order]), **into)
         return flat.clone() if out is None else flat
@@ -191,16 +191,16 @@ def _unsqueeze(self: Tensor, dim: int) -> Tensor:
     return fnp.expand_dims(self, dim)
 
 
-def _dim_of(self: Tensor, dim: Any, who: str) -> int:
+def _dim_of(self: Tensor, dim: SupportsIndex, who: str) -> int:
     try:
-        dim = operator.index(dim)
+        number = operator.index(dim)
     except TypeError:
         raise TypeError(
             f"Tensor.{who}(): a dimension must be an integer, got {describe(dim)}"
         ) from None
-    if not -self.ndim <= dim < self.ndim:
-        raise IndexError(f"{who}: dim {dim} is out of range for {describe(self)}")
-    return dim % self.ndim
+    if not -self.ndim <= number < self.ndim:
+        raise IndexError(f"{who}: dim {number} is out of range for {describe(self)}")
+    return number % self.ndim
 
 
 def _narrow(self: Tensor, dim: int, start: Any, length: int) -> Tensor:
