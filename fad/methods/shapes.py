@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -191,7 +191,7 @@ def _unsqueeze(self: Tensor, dim: int) -> Tensor:
     return fnp.expand_dims(self, dim)
 
 
-def _dim_of(self: Tensor, dim: SupportsIndex, who: str) -> int:
+def _dim_of(self: Tensor, dim: PyTree, who: str) -> int:
     try:
         number = operator.index(dim)
     except TypeError:
