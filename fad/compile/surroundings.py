@@ -417,7 +417,9 @@ class Guard:
                 if k in arrays:
                     self._refs.append((len(looks), arrays[k]))
                 looks.append((access.look(within, key), k not in of_a_type, k in empty))
-        self._looks, self._selected, self._may_fill = map(list, zip(*looks, strict=True))
+        self._looks = [look for look, _, _ in looks]
+        self._selected = [same_object for _, same_object, _ in looks]
+        self._may_fill = [was_empty for _, _, was_empty in looks]
         self._contents: list[Collection[PyTree]] = [holders]
         self._selected += [False] * len(holders)
         for x, (keys, items, _) in [(h, part) for h in holders for part in contents(h)]:

@@ -656,3 +656,23 @@ def test_an_attribute_of_a_base_is_read_by_super(monkeypatch):
     for rate in (1.0, 2.0, 3.0):
         monkeypatch.setattr(_Base, "lr", rate)
         assert step().tolist() == [rate]
+
+
+def test_a_variable_of_a_module_alone_leads_to_the_tensors():
+    code = """
+w = fad.tensor(1.0, requires_grad=True)
+
+@fad.jit
+def step(x):
+    ((w * x - 1.0) ** 2).backward()
+    with fad.no_grad():
+        w.sub_(0.1 * w.grad)
+    w.grad = None
+"""
+    module: dict[str, Any] = {"fad": fad, "__name__": "a_module"}
+    exec(code, module)
+    module["step"](fad.tensor(3.0))
+    assert round(float(module["w"]), 4) == -0.2
+    module["w"] = fad.tensor(1.0, requires_grad=True)
+    module["step"](fad.tensor(3.0))
+    assert round(float(module["w"]), 4) == -0.2
