@@ -112,18 +112,18 @@ def _batched(fn: HostFunction, dims: Sequence[int | None]) -> HostFunction:
     return fad.vmap(fn, in_dims=tuple(dims))
 
 
-def _tangents(name: str, fn: HostFunction, moving: Sequence[bool]) -> HostFunction:
-    """Tangents of a function, from its arguments, its results, and the tangents of those that are moving."""
+def _tangents(name: str, fn: HostFunction, mask: Sequence[bool]) -> HostFunction:
+    """Tangents of a function, from its arguments, its results, and the tangents of the masked arguments."""
 
     def tangents(*values: Array) -> Outputs:
-        n, count = len(moving), sum(moving)
+        n, count = len(mask), sum(mask)
         primals, before, directions = values[:n], values[n:-count], values[-count:]
 
-        def f(*moved: Array) -> Outputs:
-            rest = iter(moved)
-            return fn(*[next(rest) if m else p for p, m in zip(primals, moving, strict=True)])
+        def f(*masked: Array) -> Outputs:
+            rest = iter(masked)
+            return fn(*[next(rest) if m else p for p, m in zip(primals, mask, strict=True)])
 
-        outs, out_t = fad.jvp(f, tuple(itertools.compress(primals, moving)), directions)
+        outs, out_t = fad.jvp(f, tuple(itertools.compress(primals, mask)), directions)
         for new, old in zip(outs, before, strict=True):
             if jnp.isnan(bottom(bind(_DIFFERENCE, (new, old)))).any():
                 raise GradientError(
@@ -180,12 +180,12 @@ def _jvp(
     primals: Sequence[Array], tangents: Sequence[Array | None], **call: Any
 ) -> tuple[Outputs, Sequence[Array | None]]:
     results = _call_p.bind(*primals, **call)
-    moving = [t is not None for t in tangents]
-    if not any(moving) or not results:
+    mask = [t is not None for t in tangents]
+    if not any(mask) or not results:
         return results, [None] * len(results)
     fixed = [*primals, *results]
-    call |= {"fn": _tangents(call["name"], call["fn"], moving), "fixed_count": len(fixed)}
-    return results, _call_p.bind(*fixed, *itertools.compress(tangents, moving), **call)
+    call |= {"fn": _tangents(call["name"], call["fn"], mask), "fixed_count": len(fixed)}
+    return results, _call_p.bind(*fixed, *itertools.compress(tangents, mask), **call)
 
 
 def _transpose(

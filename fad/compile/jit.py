@@ -463,7 +463,7 @@ class Compiled:
         kwargs: dict[str, PyTree],
         applies: bool,
     ) -> PyTree:
-        """The result of a call for which this program is."""
+        """The result of a call that this program fits."""
         results: PyTree = MISS
         if not entry.noted and applies and jaxapi.at_top_level() and not anomaly.watch:
             quick = self._note_quick(entry, leaves, args, kwargs)

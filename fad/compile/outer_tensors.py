@@ -101,8 +101,8 @@ class OuterTensor:
     to do with the trace is gone after it, and ``tensor`` is None unless it must be this very Tensor.
 
     ``source``: how it is found at a call: None for this very Tensor; the number of a leaf of the arguments;
-    or the one whose ``.grad`` it is, the first of these, and ``also`` the others. ``facts``: as they were
-    before the body ran. ``owns_value``: it is no view, nor another Tensor that shares a storage.
+    or the one whose ``.grad`` it is, the first of these, and ``also`` the remaining ones. ``facts``: as they
+    were before the body ran. ``owns_value``: it is neither a view nor another Tensor that shares a storage.
     ``captured``: the body uses it as a Tensor from outside, not only as an argument. ``numbers``: its values,
     where Python code of the body has read some, so that the program depends on them.
     """
@@ -479,7 +479,7 @@ def values_now(fixed: Sequence[PyTree], leaves: Sequence[PyTree]) -> list[PyTree
 
 
 def captured(x: object) -> PyTree:
-    """What compiled code may keep of a value that it closes over, which is no Tensor with a twin."""
+    """What compiled code may keep of a value that it closes over, other than a Tensor with a twin."""
     if not isinstance(x, Tensor):
         return x
     number = lanes_among(batch_levels(), x)

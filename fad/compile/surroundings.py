@@ -59,6 +59,7 @@ import itertools
 import operator
 import re
 import reprlib
+import tokenize
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -544,8 +545,8 @@ def _in_words(x: PyTree) -> str:
 def _is_read(place: Place, reads: Collection[str]) -> bool:
     """Whether code with these `reads_of` may read a number, a text, an enum or an array there.
 
-    One that the trace has changed is another one at each call, and the user is warned of it. A flag may
-    say that a call was the first one: that it has changed is seen.
+    One that the trace itself changes would be another one at each call: it does not count, and the user is
+    warned of it. A flag counts all the same, since it may say that a call was the first one.
     """
     if place.access is None or place.parent is None or not is_a(place.value, _READ):
         return False
@@ -673,7 +674,8 @@ def _line(f: Callable[..., PyTree], place: str) -> str:
     if code is None:
         return ""
     block: list[str] = []
-    with contextlib.suppress(Exception):  # there is no source, or none that Python can read
+    unreadable = (OSError, TypeError, SyntaxError, tokenize.TokenError)
+    with contextlib.suppress(*unreadable):  # there is no source, or it is not Python
         block = inspect.getsourcelines(code)[0]
     written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
     for word in reversed(re.findall(r"[^\W\d]\w*", place)):

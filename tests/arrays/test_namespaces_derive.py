@@ -1,4 +1,4 @@
-"""Counterparts of what is no plain function: ufuncs, answers from shapes, constants, indexing."""
+"""Counterparts of everything but plain functions: ufuncs, answers from shapes, constants, indexing."""
 
 from __future__ import annotations
 

@@ -106,9 +106,9 @@ def test_what_ufuncs_cannot_do_is_refused_in_words():
     }.items(),
 )
 def test_other_functions_of_numpy_convert_or_say_what_to_write(name, call):
-    found = call(x_())
-    assert isinstance(found, (np.ndarray, np.generic))
-    assert_close(found, call(VALUES))
+    result = call(x_())
+    assert isinstance(result, (np.ndarray, np.generic))
+    assert_close(result, call(VALUES))
     for program in (fad.grad, fad.jit, fad.vmap, lambda f: lambda x: f(x_(requires_grad=True))):
         argument = np.stack([VALUES, VALUES]) if program is fad.vmap else VALUES
         with pytest.raises(HostValueError, match=f"^{name} of a Tensor .* write fad.{name}"):
