@@ -52,7 +52,7 @@ from fad.core.threads import make_jit
 from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
-from fad.errors.tracebacks import warn_at_users_line, where_lines_change
+from fad.errors.tracebacks import is_users, warn_at_users_line
 from fad.tape.anomaly import compiled_call
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import no_grad
@@ -782,7 +782,8 @@ def _warn_of_size(name: str, level: StagedLevel) -> None:
     """Warn of a program in which nothing more repeats, and which takes XLA long all the same."""
     assert level.traced is not None
     eqns = level.traced.jaxpr.eqns
-    where = where_lines_change([jaxapi.stack_of(eqn) for eqn in eqns[:: max(len(eqns) // 97, 1)]])
+    stacks = [jaxapi.stack_of(eqn) for eqn in eqns[:: max(len(eqns) // 97, 1)]]
+    where = tool("hints.tracebacks").where_lines_change(stacks, is_users)
     warn_at_users_line(
         f"jit: {name} compiles {level.size} operations, in which nothing repeats that could be compiled as a "
         f"loop. The last thousand took {level.last(1000):.2g} s to trace; the time to compile them grows "

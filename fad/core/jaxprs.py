@@ -8,6 +8,7 @@ from typing import Any, TypeGuard, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from fad.core import jaxapi
 from fad.core.avals import SCALARS, aval_of, struct_of
@@ -17,15 +18,18 @@ from fad.core.jaxapi import (
     ClosedJaxpr,
     Jaxpr,
     Literal,
+    barrier_op,
     called,
     computed_by,
     convert_constvars_jaxpr,
     current_program,
+    define_primitive,
     defined_rule,
     evaluate_equation,
     has_own_rules,
     has_rule_made_anew,
     is_tracing,
+    new_primitive,
     other_effects,
     parameters,
     programs,
@@ -35,7 +39,7 @@ from fad.core.jaxapi import (
     trace_context,
     write_equations,
 )
-from fad.core.threads import without_collector
+from fad.core.threads import pace, without_collector
 from fad.core.types import (
     Array,
     ArrayFunction,
@@ -50,6 +54,7 @@ from fad.core.types import (
     JaxProgram,
     Operand,
     Outputs,
+    PyTree,
 )
 from fad.errors import RuleError
 
@@ -557,6 +562,50 @@ def jaxpr_key(
             key += (atom(v), v.aval)
     key += [atom(v) for v in jaxpr.outvars]
     return tuple(key)
+
+
+# Barriers: XLA compiles what stands between them as it would alone; see NOTE [exact programs] in
+# `fad.replay.exact_programs`.
+
+
+def barrier(values: Sequence[PyTree]) -> list[Array]:
+    """The same values, behind an optimization barrier and in row-major layout.
+
+    XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
+    """
+    plain = [
+        isinstance(v, jax.Array) and not jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended)
+        for v in values
+    ]
+    rows = [
+        with_layout_constraint(v, Layout(tuple(range(v.ndim)))) if v.ndim > 1 else v
+        for v in select(plain, values)
+    ]
+    bind = (
+        barrier_primitive.bind if rows and current_program() is not None else optimization_barrier
+    )
+    pace.yield_gil()
+    return spread(plain, bind(*rows), values)
+
+
+def optimization_barrier(*values: Operand) -> Sequence[Array]:
+    behind: Sequence[Array] = jax.lax.optimization_barrier(values)
+    return behind
+
+
+def _lower_barrier(_: object, *values: object) -> Sequence[object]:
+    pace.yield_gil()
+    return list(barrier_op(values).results)
+
+
+# `jax.lax.optimization_barrier`, in programs of the compile thread: see NOTE [pace] in `fad.core.threads`.
+barrier_primitive = new_primitive("barrier")
+define_primitive(
+    barrier_primitive,
+    lambda *values: list(values),
+    lambda *avals: avals,
+    lowering=_lower_barrier,
+)
 
 
 # Functions whose results have an element for each element of their operands, broadcast, and of no other.

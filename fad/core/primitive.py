@@ -12,33 +12,30 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.layout import Layout, with_layout_constraint
 from jax.tree_util import PyTreeDef
 
 from fad.core import trees
 from fad.core.avals import SCALARS, aval_key, aval_of, struct_of, with_constants
 from fad.core.borrowed import borrowed, waited
-from fad.core.dataflow import READ, DependenceRows, flows, tangent_rows
+from fad.core.dataflow import COMPUTED, READ, DependenceRows, flows, rows_of, tangent_rows
 from fad.core.dtypes import is_inexact
 from fad.core.equal_programs import EqualPrograms
-from fad.core.jaxapi import (
-    array_type,
-    barrier_op,
-    current_program,
-    define_primitive,
-    new_primitive,
-    run_jaxpr,
-    x64_enabled,
-)
+from fad.core.jaxapi import Literal, array_type, called, flag_of, run_jaxpr, x64_enabled
 from fad.core.jaxprs import (
     EXECUTED,
     KnownCall,
+    barrier,
     calls_with_rules,
     equations_in,
     inlined_when_traced,
+    inner_jaxprs,
+    is_ref,
     jvp_by_vjp,
     jvp_in,
     known_call,
+    map_equations,
+    read,
+    run_inlined,
     run_pullback,
     select,
     spread,
@@ -48,19 +45,17 @@ from fad.core.jaxprs import (
 )
 from fad.core.level import LanesLevel, batching, bind, state
 from fad.core.observation import observable
-from fad.core.residuals import (
-    Dependence,
-    Residuals,
-    dependence_of_jvp,
-    residuals_of,
-)
-from fad.core.threads import make_jit, pace, without_collector
+from fad.core.threads import make_jit, without_collector
 from fad.core.types import (
     Array,
     ArrayFunction,
+    Atom,
     Aval,
     Dims,
     DType,
+    JaxBody,
+    JaxEquation,
+    JaxProgram,
     Mask,
     MaybeValue,
     Operand,
@@ -74,51 +69,10 @@ from fad.core.types import (
 
 T = TypeVar("T")
 
-# Barriers: XLA compiles what stands between them as it would alone; see NOTE [exact programs] in
-# `fad.replay.exact_programs`.
-
-
-def barrier(values: Sequence[PyTree]) -> list[Array]:
-    """The same values, behind an optimization barrier and in row-major layout.
-
-    XLA does not fuse an operation with others across a barrier: it compiles it as it would alone.
-    """
-    plain = [
-        isinstance(v, jax.Array) and not jax.dtypes.issubdtype(v.dtype, jax.dtypes.extended)
-        for v in values
-    ]
-    rows = [
-        with_layout_constraint(v, Layout(tuple(range(v.ndim)))) if v.ndim > 1 else v
-        for v in select(plain, values)
-    ]
-    bind = (
-        barrier_primitive.bind if rows and current_program() is not None else optimization_barrier
-    )
-    pace.yield_gil()
-    return spread(plain, bind(*rows), values)
-
-
-def optimization_barrier(*values: Operand) -> Sequence[Array]:
-    behind: Sequence[Array] = jax.lax.optimization_barrier(values)
-    return behind
-
-
-def _lower_barrier(_: object, *values: object) -> Sequence[object]:
-    pace.yield_gil()
-    return list(barrier_op(values).results)
-
-
-# `jax.lax.optimization_barrier`, in programs of the compile thread: see NOTE [pace] in `fad.core.threads`.
-barrier_primitive = new_primitive("barrier")
-define_primitive(
-    barrier_primitive,
-    lambda *values: list(values),
-    lambda *avals: avals,
-    lowering=_lower_barrier,
-)
-
-
 # Primitive: a JAX function with rules derived from JAX, each of which is again a Primitive.
+
+# From a mask of inputs to one of outputs.
+Dependence = Callable[[Mask], Mask]
 
 # By their ids: a WeakSet cannot be gone through while other threads add to it.
 _all: weakref.WeakValueDictionary[int, Primitive] = weakref.WeakValueDictionary()
@@ -609,9 +563,9 @@ class VjpPlan:
         self.as_called: VjpPlan | None = None
         self._vjps: dict[Hashable, Primitive] = {}
 
-    def narrow(self, rows: DependenceRows) -> None:
-        """Pass gradients on to what the outputs depend on alone."""
-        of_differentiable = select(self.differentiable or (), rows)
+    def narrow(self, rows: DependenceRows, differentiable: Sequence[bool]) -> None:
+        """Pass gradients on to what the differentiable outputs depend on alone."""
+        of_differentiable = select(differentiable, rows)
         self.routed = tuple(
             [any([row[k] for row in of_differentiable]) for k in range(len(self.mask))]
         )
@@ -640,41 +594,157 @@ class VjpPlan:
         return self.primitive.full_vjp(self.mask, present, need)
 
 
+def dependence_of_jvp(
+    dependence: Dependence, mask: tuple[bool, ...], jvp_mask: tuple[bool, ...]
+) -> tuple[bool, ...]:
+    """`Primitive.dependence` of a jvp: which of its outputs, then tangents, depend on its masked
+    inputs.
+
+    Arguments:
+        dependence: that of the Primitive which the jvp was derived from.
+        mask: which of that Primitive's inputs have a tangent.
+        jvp_mask: the masked inputs of the jvp, which are the primals, then the tangents.
+    """
+    tangents = iter(jvp_mask[len(mask) :])
+    primals = jvp_mask[: len(mask)]
+    either = tuple(
+        [(next(tangents) if m else False) or p for p, m in zip(primals, mask, strict=True)]
+    )
+    depends = zip(dependence(either), dependence(mask), strict=True)
+    return (*dependence(primals), *[e for e, has_tangent in depends if has_tangent])
+
+
 def as_derivative(primitive: Primitive) -> Primitive:
     """``primitive``, a derivative: what it does not read is unused in it."""
     primitive.paths = READ
     return primitive
 
 
-# The plan by which a Primitive is differentiated in reverse, derived from its function.
+# What a derived vjp saves: the residuals of ``jax.vjp``, sorted by what it costs to keep them.
+#
+# NOTE [what a derived vjp saves]
+#
+#     assert not (x + 1.0).grad_fn.saved_values()
+#     assert len(fnp.exp(x).grad_fn.saved_values()) == 1  # the output
+#     a = fad.tensor(np.eye(3, dtype=np.float32), requires_grad=True)
+#     assert len(fnp.linalg.solve(a, fnp.ones(3)).grad_fn.saved_values()) > 3  # the factors of ``a`` too
+#
+# ``jax.vjp`` is traced to a jaxpr once for each Primitive, mask of differentiated inputs, and avals of
+# the inputs. Each residual that it would keep is one of these:
+#
+# * an input or an output of the call: it is kept by reference, which costs nothing;
+# * an intermediate that is cheap to compute again from inputs and outputs: the equations that compute
+#   it (a slice of the forward jaxpr) become part of the vjp, where XLA fuses them;
+# * an intermediate whose slice has an expensive equation (`EXPENSIVE`: factorizations, sorts,
+#   convolutions, products, loops and what XLA makes one of, and scans of pairs, which pad): it becomes an
+#   extra output of the forward call.
+#
+# Only inputs that the slices read are kept, so ``x + 1`` keeps nothing and ``exp`` keeps its output. If
+# there are extra outputs, all inputs are kept: a second derivative recomputes the extras from them.
+#
+# An extra output may not depend on any differentiated input: an example is the factorization of ``a``
+# in ``solve(a, b)``, for the derivative in ``b``. Such an output gets no tangent (`Primitive.dependence`),
+# since some of JAX's own rules do not accept one.
+
+EXPENSIVE = frozenset(
+    """approx_top_k cholesky cond conv_general_dilated cumlogsumexp cummax cummin cumprod cumsum
+    custom_linear_solve dot_general eig eigh fft geqrf hessenberg householder_product igamma igamma_grad_a
+    igammac io_callback lu ormqr pad pure_callback qr ragged_dot_general random_bits reduce_window
+    regularized_incomplete_beta scan schur select_and_scatter select_and_scatter_add sort svd
+    symmetric_product threefry2x32 top_k triangular_solve tridiagonal tridiagonal_solve while""".split()
+)
 
 
 class ResidualPlan(VjpPlan):
-    """A plan that saves what ``residuals`` says; see NOTE [what a derived vjp saves]."""
+    """A plan that saves residuals; see NOTE [what a derived vjp saves].
+
+    JAX's pullback is a pytree of residuals. ``structure`` is that pytree's, ``leaves`` are the variables of
+    its leaves, ``eqns`` the equations that compute these from ``consts`` (values of constant variables) and
+    from the variables ``sources``, which are kept: inputs, outputs, extras.
+    ``accepts_zeros``: the pullback accepts symbolic zeros as cotangents. False if there is a loop, a branch
+    or a custom rule in it: there JAX 0.10 confuses the cotangents when some are symbolic zeros.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: the function has no reverse mode.
+    """
 
     from_inputs = False
 
-    def __init__(self, primitive: Primitive, mask: tuple[bool, ...], residuals: Residuals) -> None:
+    def __init__(self, primitive: Primitive, mask: Mask, avals: Sequence[Aval]) -> None:
         super().__init__(primitive, mask)
-        self.single = residuals.single
-        self.out_avals = residuals.out_avals
-        self.differentiable = residuals.differentiable
-        self.kept_inputs, self.kept_outputs = residuals.inputs, residuals.outputs
-        self.extras = len(residuals.extras)
-        self._residuals = residuals
-        if residuals.rows is not None:
-            self.narrow(residuals.rows)
-        if residuals.extras:
-            self.forward = _with_residuals(primitive, residuals)
+        flat, paths = primitive.to_vjp, primitive.paths
+        structures: list[PyTreeDef] = []
+
+        # JAX keeps the structure of what is traced. That of a pullback refers to all that the function calls.
+        def forward(*values: Array) -> tuple[Outputs, list[Array]]:
+            out, pullback = vjp_in(mask, flat, values)
+            residuals, structure = jax.tree.flatten(pullback)
+            structures.append(structure)
+            return out, residuals
+
+        # What is traced returns the outputs, then the residuals: the leaves of JAX's pullback. Calls in it
+        # are inlined, so that slices can go through them.
+        structs = list(map(struct_of, avals))
+        closed, (out_shapes, _) = trace(forward, structs)
+        if any(called(eqn) is not None for eqn in closed.jaxpr.eqns):
+            closed, _ = trace(lambda *values, calls=closed: run_inlined(calls, values), structs)
+        (self.structure,) = structures
+        self.single = type(out_shapes) is not tuple
+        n_out = 1 if self.single else len(out_shapes)
+        jaxpr = closed.jaxpr
+        outs, self.leaves = jaxpr.outvars[:n_out], list(jaxpr.outvars[n_out:])
+        self.out_avals = tuple([v.aval for v in outs])
+        differentiable = primitive.differentiable_outputs(mask, self.out_avals)
+        if paths or not self.single:
+            rows = rows_of(trace(flat, structs)[0], mask, paths or COMPUTED)
+            pairs = zip(differentiable, rows, strict=True)
+            differentiable = tuple([d and any(row) for d, row in pairs])
+            self.narrow(rows, differentiable)
+        self.differentiable = differentiable
+        if not any(differentiable):
+            self.leaves = []  # no vjp will run
+
+        # What costs nothing to keep: slices end there. An input that is returned counts as an input.
+        self.consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+        inputs = {v: i for i, v in enumerate(jaxpr.invars)}
+        outputs: dict[Atom, int] = {}
+        for i, v in enumerate(outs):
+            if not isinstance(v, Literal) and v not in inputs and v not in self.consts:
+                outputs.setdefault(v, i)
+        # The slice of an extra is not kept: the forward call has computed it.
+        slicer = _Slicer(jaxpr, {*inputs, *outputs, *self.consts})
+        extras: dict[Atom, int] = {}
+        for i, v in enumerate(self.leaves):
+            if slicer.is_expensive(v):
+                extras.setdefault(v, n_out + i)
+            else:
+                slicer.need(v)
+        # With extras, all: a second derivative recomputes these.
+        kept = inputs if extras else inputs.keys() & slicer.reached
+        self.kept_inputs = tuple(sorted([inputs[v] for v in kept]))
+        self.kept_outputs = tuple(sorted([i for v, i in outputs.items() if v in slicer.reached]))
+        self.eqns = [eqn for eqn in jaxpr.eqns if id(eqn) in slicer.kept]
+        self.sources = [
+            *[jaxpr.invars[i] for i in self.kept_inputs],
+            *[outs[i] for i in self.kept_outputs],
+            *extras,
+        ]
+        self.accepts_zeros = not any(map(_has_body, jaxpr.eqns))
+        self.extras = len(extras)
+        if extras:
+            saved = [*outs, *[jaxpr.outvars[i] for i in extras.values()]]
+            self.forward = _saving(primitive, closed.replace(jaxpr=jaxpr.replace(outvars=saved)))
 
     def _derive(self, present: tuple[bool, ...] | None, need: tuple[bool, ...]) -> Primitive:
-        residuals = self._residuals
-        out = residuals.out_avals[0] if residuals.single else residuals.out_avals
-        count = len(residuals.sources)
+        assert self.out_avals is not None
+        out = self.out_avals[0] if self.single else self.out_avals
+        count = len(self.sources)
 
         def vjp(*values: Array) -> tuple[Array, ...]:
-            pullback = residuals.pullback(values[:count])
-            return run_pullback(pullback, out, values[count:], present, need, residuals.sparse)
+            env = {**self.consts, **dict(zip(self.sources, values[:count], strict=True))}
+            map_equations(self.eqns, env)
+            pullback = self.structure.unflatten(read(self.leaves, env))
+            return run_pullback(pullback, out, values[count:], present, need, self.accepts_zeros)
 
         return as_derivative(
             self.primitive.derivative(
@@ -686,15 +756,12 @@ class ResidualPlan(VjpPlan):
         )
 
 
-def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]) -> VjpPlan:
+def derived_plan(primitive: Primitive, mask: Mask, avals: list[Aval]) -> VjpPlan:
     """The plan that follows from the function of ``primitive``."""
     plan = VjpPlan(primitive, mask)
     if primitive.jit and not primitive.collective:
         with contextlib.suppress(TypeError, ValueError, NotImplementedError):
-            residuals = residuals_of(
-                primitive.to_vjp, mask, avals, primitive.differentiable_outputs, primitive.paths
-            )
-            plan = ResidualPlan(primitive, mask, residuals)
+            plan = ResidualPlan(primitive, mask, avals)
     if primitive.is_replaced(avals):
         plan.as_called = VjpPlan(primitive, mask)
         if not plan.extras:
@@ -702,27 +769,71 @@ def derived_plan(primitive: Primitive, mask: tuple[bool, ...], avals: list[Aval]
     return plan
 
 
-def _with_residuals(primitive: Primitive, residuals: Residuals) -> Primitive:
-    """``primitive`` with the extras as further outputs, after its own."""
-    run = functools.partial(run_jaxpr, residuals.closed)
-    count = len(residuals.out_avals)
-
-    def forward(*values: Array) -> tuple[Array, ...]:
-        leaves = run(*values)
-        return (*leaves[:count], *[leaves[i] for i in residuals.extras])
-
+def _saving(primitive: Primitive, program: JaxProgram) -> Primitive:
+    """``primitive`` with the extras as further outputs, after its own, as ``program`` computes them."""
     saving = Primitive(
         f"{primitive.name}_saving",
-        forward,
+        functools.partial(run_jaxpr, program),
         deferrable=primitive.deferrable,
         shared=primitive.shared is not None,
     )
-    jaxpr = residuals.closed.jaxpr
-    outs = [*jaxpr.outvars[:count], *[jaxpr.outvars[i] for i in residuals.extras]]
-    saved = residuals.closed.replace(jaxpr=jaxpr.replace(outvars=outs))
-    saving.dependence = functools.cache(functools.partial(tangent_rows, saved))
+    saving.dependence = functools.cache(functools.partial(tangent_rows, program))
     saving.lineage, saving.paths = primitive.lineage, primitive.paths
     return saving
+
+
+class _Slicer:
+    """Backward slices of a jaxpr, up to the variables ``stops``, whose values are available.
+
+    ``kept``: ids of the equations in the slices so far; ``reached``: the stops that they read.
+    """
+
+    def __init__(self, jaxpr: JaxBody, stops: set[Atom]) -> None:
+        self.producer = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
+        self.stops = stops
+        self.kept: set[int] = set()
+        self.reached: set[Atom] = set()
+
+    def _cone(self, var: Atom) -> tuple[list[JaxEquation], set[Atom]]:
+        """The slice of ``var``: the equations that compute it, and the stops that they read."""
+        eqns: dict[int, JaxEquation] = {}
+        stops: set[Atom] = set()
+        todo = [var]
+        while todo:
+            v = todo.pop()
+            if isinstance(v, Literal):
+                continue
+            if v in self.stops:
+                stops.add(v)
+                continue
+            eqn = self.producer[v]
+            if id(eqn) not in eqns:
+                eqns[id(eqn)] = eqn
+                todo.extend(eqn.invars)
+        return list(eqns.values()), stops
+
+    def is_expensive(self, var: Atom) -> bool:
+        """Whether the slice of ``var`` has an expensive equation."""
+        return any(_is_expensive(eqn) for eqn in self._cone(var)[0])
+
+    def need(self, var: Atom) -> None:
+        """Add the slice of ``var``."""
+        eqns, stops = self._cone(var)
+        self.kept.update(id(eqn) for eqn in eqns)
+        self.reached |= stops
+
+
+def _is_expensive(eqn: JaxEquation) -> bool:
+    if eqn.primitive.name in EXPENSIVE or flag_of(eqn, "expensive"):
+        return True
+    if any(map(is_ref, eqn.invars)):  # what wrote to it is not in a slice
+        return True
+    return any(_is_expensive(inner) for j in inner_jaxprs(eqn) for inner in j.eqns)
+
+
+def _has_body(eqn: JaxEquation) -> bool:
+    """Whether an equation contains a jaxpr or a custom rule: a loop, a branch, a custom_vjp."""
+    return any(True for _ in inner_jaxprs(eqn)) or "custom" in eqn.primitive.name
 
 
 # Conversion of dtypes.

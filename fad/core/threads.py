@@ -198,7 +198,7 @@ def sleep(seconds: float) -> None:
 # A thread that returns from XLA has to acquire the GIL. If another thread holds it, Python asks that
 # thread to release it only after 5 ms. So while one thread traces a program, each operation of the others
 # would take 5 ms. Therefore the tracing thread checks, after each operation that it has traced or lowered
-# (`fad.core.primitive.barrier`), whether it has worked for ``WORK`` seconds. If so, it releases the GIL
+# (`fad.core.jaxprs.barrier`), whether it has worked for ``WORK`` seconds. If so, it releases the GIL
 # for ``MOMENT`` seconds. If it does not get the GIL back at once, other threads need it, and it sleeps for
 # ``SLEEP`` seconds. This changes timing only, never a result.
 

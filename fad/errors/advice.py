@@ -66,9 +66,5 @@ def advise(error: BaseException, inside: bool = False) -> None:
     >>> str(error).splitlines()[2][:31]
     'A Tensor can be written to, in '
     """
-    if not isinstance(
-        error, (TypeError, AttributeError, IndexError, NameError, RuntimeError, ValueError)
-    ):
-        return
-    for advice in _mistakes().advices(error, inside):
+    for advice in _mistakes().advices(error, inside) if isinstance(error, Exception) else ():
         say_too(error, advice)

@@ -29,14 +29,16 @@ _NAMES = {
     "fad.core.dataflow": "Dataflow",
     "fad.arrays.operations": "array_function",
     "fad.functions.calls": "with_derivative",
-    "fad.extend.jax_programs": """aval_of batched_program body_of declared_sparsity dependence
-        depends_on_point derivative_of derivative_program linear_call native_primitive split_call stage
-        varying_alike""",
+    "fad.extend.jax_programs": """aval_of batched_program body_of dependence derivative_of
+        derivative_program function_call native_primitive split_call stage varying_alike""",
     # What a tool that looks on sees.
     "fad.extend.observing": "is_deferred node_info observe observe_nodes running_levels thread_id",
 }
-# A tool, which stands on the names above.
-_TOOLS = {"fad.extend.interpretation": "interpret scattered_to"}
+# Tools, which stand on the names above.
+_TOOLS = {
+    "fad.extend.derivatives": "depends_on_point linear_call",
+    "fad.extend.interpretation": "interpret scattered_to",
+}
 
 _face = _Face(__name__, _hints_of(__name__), _NAMES, _TOOLS)
 __all__ = _face.names

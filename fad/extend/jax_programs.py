@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from fad.compile.signatures import OPERANDS, check_static, key_of
 from fad.core import avals, jaxapi
 from fad.core.dataflow import COMPUTED, dependence_rows
-from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
-    Literal,
     WhileParts,
     Zero,
     define_primitive,
@@ -28,17 +24,16 @@ from fad.core.jaxapi import (
     varying_axes,
     without_unused,
 )
-from fad.core.jaxprs import jvp_in, lanes_first, trace, where_batched
+from fad.core.jaxprs import jvp_in, trace, where_batched
 from fad.core.level import bind, outlived
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.threads import make_jit
-from fad.core.trees import HOLE, PyTreeDef, Rest, partition
+from fad.core.trees import PyTreeDef, Rest, partition
 from fad.core.types import (
     Array,
     ArrayFunction,
     Aval,
-    JaxBody,
     JaxEquation,
     JaxObject,
     JaxProgram,
@@ -47,9 +42,9 @@ from fad.core.types import (
     PyTree,
     Value,
 )
-from fad.errors import RuleError, describe
+from fad.functions.context import Template
 from fad.functions.derived_rules import BatchedRules, DerivativeRules, LinearRules
-from fad.functions.rules import CallRules
+from fad.functions.function import Function
 from fad.functions.user_rules import UserRules, over_devices
 from fad.tape import staged
 from fad.tape.staged import StagedLevel, in_body
@@ -249,8 +244,12 @@ def native_primitive(
     if loop is not None:
         primitive.loop = lambda eqn: WhileParts(*loop(**eqn.params))
 
-    def eagerly(*values: Array, **parameters: object) -> Outputs:
-        return make_jit(functools.partial(run, **parameters))(*values)
+    @functools.lru_cache(maxsize=64)
+    def compiled(**parameters: Hashable) -> ArrayFunction:
+        return make_jit(functools.partial(run, **parameters))
+
+    def eagerly(*values: Array, **parameters: Hashable) -> Outputs:
+        return compiled(**parameters)(*values)
 
     def abstractly(*operands: Aval, **parameters: object) -> list[Aval]:
         made = avals(*operands, **parameters)
@@ -338,148 +337,6 @@ def batched_program(
     return made, list(outs)
 
 
-# ``linear_call``: for JAX, a function that is linear in its second argument, and its transpose.
-#
-# NOTE [a product and its transpose]
-#
-#     class Product:
-#         def __call__(self, point, vector):
-#             return [jax.pure_callback(lambda p, v: p * v, vector[0], point[0], vector[0])]
-#         transposed = property(lambda self: self)
-#
-#     matvec = lambda v: fad.extend.linear_call(Product(), [jnp.float32(2.0)], [v])[0]
-#     solve = lambda matvec, b: b / 2.0
-#     assert jax.grad(lambda b: jax.lax.custom_linear_solve(matvec, b, solve, solve))(1.0) == 0.5
-#
-# JAX's ``custom_linear_solve`` transposes the function that it is given, whether that is used or not, by its
-# program. But a product with a Jacobian may be computed by a rule of the user's, which may have no transpose:
-# here it calls the host. And none is needed where the other product is known: the transpose of a pullback is
-# the pushforward, and the other way round. So a product is one primitive of JAX, whose transpose is the other
-# product. Each is traced where it is used.
-
-Leaves = Sequence[Array]
-
-
-class Product(Protocol):
-    """A hashable function of (point, vector), linear in the vector alone; both in leaves.
-
-    The result has the shapes and dtypes of the vector.
-    """
-
-    def __call__(self, point: Leaves, vector: Leaves) -> Leaves: ...
-
-    @property
-    def transposed(self) -> Product: ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True, weakref_slot=True)
-class _OfLanes:
-    """A product under vmap: lanes are along dimension 0 of the vector, and along ``dims`` of the point."""
-
-    product: Product
-    dims: tuple[int | None, ...]
-
-    def __call__(self, point: Leaves, vector: Leaves) -> Leaves:
-        return list(jax.vmap(self.product, (list(self.dims), 0))(list(point), list(vector)))
-
-    @property
-    def transposed(self) -> _OfLanes:
-        return _OfLanes(self.product.transposed, self.dims)
-
-
-def linear_call(product: Product, point: Leaves, vector: Leaves) -> list[Value]:
-    """``product(point, vector)``, a function that is linear in the vector, with a transpose of its own.
-
-    It is for code of JAX, in every transform of JAX. Under ``vmap`` the product is mapped; in the point it is
-    differentiated by its code; see NOTE [a product and its transpose].
-
-    Arguments:
-        product: a hashable function of two lists of arrays, which returns a list with the shapes and dtypes
-            of the vector. Its attribute ``transposed`` is the transposed one, whose own is this one.
-        point: arrays.
-        vector: arrays.
-
-    Returns:
-        A list of arrays like the vector.
-
-    Source: ``jax.custom_derivatives.linear_call``, which has no rule for ``vmap`` and no derivative in the
-    point.
-
-    >>> import dataclasses, fad, jax
-    >>> from fad import extend
-    >>> @dataclasses.dataclass(frozen=True)
-    ... class Product:
-    ...     of_transpose: bool = False
-    ...     def __call__(self, point, vector):
-    ...         matrix = point[0].T if self.of_transpose else point[0]
-    ...         return [matrix @ vector[0]]
-    ...     @property
-    ...     def transposed(self):
-    ...         return Product(not self.of_transpose)
-    >>> a, v = jax.numpy.array([[1.0, 2.0], [0.0, 1.0]]), jax.numpy.ones(2)
-    >>> f = lambda v: extend.linear_call(Product(), [a], [v])[0]
-    >>> f(v).tolist(), jax.vjp(f, v)[1](v)[0].tolist()
-    ([3.0, 1.0], [1.0, 3.0])
-    """
-    operands = jaxapi.varying_alike([*point, *vector])
-    return list(product_p.bind(*operands, product=product, count=len(point)))
-
-
-def _run_product(*values: Array, product: Product, count: int) -> list[Value]:
-    return list(product(values[:count], values[count:]))
-
-
-def _jvp_product(
-    primals: Sequence[Array], tangents: Sequence[PyTree], *, product: Product, count: int
-) -> tuple[list[Value], list[PyTree]]:
-    point, vector = primals[:count], primals[count:]
-    outs = linear_call(product, point, vector)
-    terms = []
-    with_tangent = [k for k in range(count) if not isinstance(tangents[k], Zero)]
-    if with_tangent:
-
-        def of_differentiable(*values: Array) -> list[Value]:
-            new = dict(zip(with_tangent, values, strict=True))
-            return list(product([new.get(k, p) for k, p in enumerate(point)], vector))
-
-        directions = [tangents[k] for k in with_tangent]
-        terms.append(jax.jvp(of_differentiable, [point[k] for k in with_tangent], directions)[1])
-    if not all([isinstance(t, Zero) for t in tangents[count:]]):
-        terms.append(linear_call(product, point, list(map(instantiate_zeros, tangents[count:]))))
-    return outs, [sum(ts[1:], ts[0]) for ts in zip(*terms, strict=True)]
-
-
-def _transpose_product(
-    cotangents: Sequence[PyTree], *operands: PyTree, product: Product, count: int
-) -> list[PyTree]:
-    vector = list(map(instantiate_zeros, cotangents))
-    return [None] * count + linear_call(product.transposed, operands[:count], vector)
-
-
-def _batch_product(
-    axis_data: PyTree,
-    values: Sequence[Array],
-    dims: Sequence[int | None],
-    *,
-    product: Product,
-    count: int,
-) -> tuple[list[Value], Sequence[int | None]]:
-    vector = [lanes_first(v, d, axis_data.size) for v, d in zip(values[count:], dims[count:])]
-    lanes = _OfLanes(product, tuple(dims[:count]))
-    return linear_call(lanes, values[:count], vector), [0] * len(vector)
-
-
-product_p = new_primitive("fad_product", expensive=True)
-define_primitive(
-    product_p,
-    _run_product,
-    lambda *avals, product, count: [a.to_tangent_aval() for a in avals[count:]],
-    jvp=_jvp_product,
-    transpose=_transpose_product,
-    batch=where_batched(product_p, _batch_product),
-)
-
-
 # The derivative of one equation.
 
 
@@ -518,142 +375,50 @@ def derivative_of(
     return without_unused(trace(derivative, [aval_of(v) for v in operands])[0])
 
 
-# Their derivative is zero.
-_STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
+# Calls of Functions.
 
 
-def depends_on_point(derivative: JaxBody, differentiated: Sequence[int]) -> bool:
-    """Whether the derivative of an equation has itself a derivative, in some of its operands.
+class FunctionCall(NamedTuple):
+    """What `function_call` says of an equation."""
 
-    Arguments:
-        derivative: the program that `derivative_of` returns, without its constants.
-        differentiated: the operands.
-
-    >>> import fad, jax, jax.numpy as jnp
-    >>> from fad import extend
-    >>> eqn = jax.make_jaxpr(jnp.multiply)(2.0, 3.0).eqns[0]
-    >>> derivative = extend.derivative_of(eqn, [0], [0], [jnp.float32(2.0), jnp.float32(3.0)])
-    >>> [extend.depends_on_point(derivative.jaxpr, [k]) for k in (0, 1)]
-    [False, True]
-    """
-    reached = {derivative.invars[k] for k in differentiated}
-    for eqn in derivative.eqns:
-        if eqn.primitive.name in _STEPS:
-            continue
-        if any([not isinstance(v, Literal) and v in reached for v in eqn.invars]):
-            reached.update([v for v in eqn.outvars if is_inexact(v.aval.dtype)])
-    return any([not isinstance(v, Literal) and v in reached for v in derivative.outvars])
+    function: type[Function]
+    names: Sequence[str]
+    parts: Sequence[Template]
+    arguments: Callable[[Sequence[Aval]], tuple[Sequence[PyTree], dict[str, PyTree]]]
+    around: Sequence[tuple[str, Sequence[object], object]]
 
 
-# What Functions declare of the pattern of their derivatives, checked, and for a call under vmap.
-
-# Elements of an output, and for each the element of an input on which it depends.
-Pairs: TypeAlias = tuple[np.ndarray, np.ndarray]
-# What reads the matrix that a rule returns: its name in messages, the matrix, the shapes of output and input.
-Reader: TypeAlias = Callable[[str, PyTree, tuple[int, ...], tuple[int, ...]], Pairs]
-
-
-def declared_sparsity(eqn: JaxEquation, read: Reader) -> list[Pairs | None] | None:
-    """On which elements of its operands the output of a call of a Function depends, as it declares.
+def function_call(eqn: JaxEquation) -> FunctionCall | None:
+    """Which Function an equation calls, and what transforms have made of the call; None for other equations.
 
     Arguments:
-        eqn: an equation of a program, a call of a Function, its derivative or its batch.
-        read: ``read(what, matrix, out, shape)`` returns the places that may differ from 0 in a matrix that a
-            ``sparsity`` rule returns, for an output and an input of these shapes: a pair of NumPy arrays,
-            elements of the output and of the input. Errors begin with ``what``.
+        eqn: an equation of a program: a call of a Function, its derivative, or its batch.
 
     Returns:
-        Such a pair for each operand, None where nothing is known of it; or None where no rule says anything.
+        A named tuple. ``function``: the class. ``names``: of its arguments. ``parts``: for each argument,
+        what `partition` gives of it; ``part.slots`` are the places of its arrays, and ``part.collect(tree,
+        what)`` lists what a tree has there. ``arguments(arrays)``: the positional and keyword arguments, with
+        these in the places of the arrays. ``around``: the transforms, the outermost first:
+        ``("derivative", counts, outputs)`` has the operands of the call, its outputs where ``outputs`` says
+        so, and a tangent for each operand where ``counts`` says so; ``("vmap", dims, size)`` has lanes along
+        these dimensions of the operands, and along the first one of results.
 
-    Raises:
-        RuleError: a rule returned something else than a matrix for each argument.
-
-    >>> import fad, jax, jax.numpy as jnp, numpy as np
-    >>> class Tail(fad.Function):
-    ...     forward = staticmethod(lambda x: x[1:])
-    ...     sparsity = staticmethod(lambda x: np.eye(x.shape[0] - 1, x.shape[0], k=1))
-    >>> (eqn,) = jax.make_jaxpr(Tail.apply)(jnp.ones(3)).eqns
-    >>> read = lambda what, matrix, out, shape: np.nonzero(matrix)
-    >>> [[x.tolist() for x in pair] for pair in fad.extend.declared_sparsity(eqn, read)]
-    [[[0, 1], [1, 2]]]
+    >>> import fad, jax, jax.numpy as jnp
+    >>> class Double(fad.Function):
+    ...     forward = staticmethod(lambda x: 2.0 * x)
+    >>> (eqn,) = jax.make_jaxpr(jax.vmap(Double.apply))(jnp.ones(3)).eqns
+    >>> call = fad.extend.function_call(eqn)
+    >>> call.function.__name__, call.names, call.around
+    ('Double', ['x'], [('vmap', (0,), 3)])
     """
-    if flag_of(eqn, "expensive") is None or len(eqn.outvars) != 1:
-        return None
-    rules = rules_of(eqn)
-    avals = [v.aval for v in eqn.invars]
-    return None if rules is None else _declared(rules, avals, eqn.outvars[0].aval, read)
-
-
-def _declared(
-    rules: CallRules, avals: Sequence[Aval], out: Aval, read: Reader
-) -> list[Pairs | None] | None:
-    if isinstance(rules, LinearRules):
-        return _declared(rules.base, avals, out, read)
-    if isinstance(rules, DerivativeRules):
-        if not rules.is_linear:
+    rules, around = rules_of(eqn), []
+    while not isinstance(rules, UserRules):
+        if isinstance(rules, BatchedRules):
+            around.append(("vmap", rules.dims, rules.batch_size))
+        elif isinstance(rules, DerivativeRules) and rules.is_linear:
+            around.append(("derivative", rules.counts, rules.outputs))
+        elif not isinstance(rules, LinearRules):
             return None
-        inputs, outputs = len(rules.counts), len(rules.outputs)
-        pairs = _declared(rules.base, avals[:inputs], out, read)
-        if pairs is None:
-            return None
-        of_tangents = [p for p, m in zip(pairs, rules.counts, strict=True) if m]
-        return [*[None] * (inputs + outputs), *of_tangents]
-    if isinstance(rules, BatchedRules):
-        lanes = rules.batch_size
-        each = _declared(
-            rules.base,
-            [_lane(a, d) for a, d in zip(avals, rules.dims, strict=True)],
-            _lane(out, 0),
-            read,
-        )
-        if each is None:
-            return None
-        size = out.size // max(lanes, 1)
-        return [
-            p and _batched(p, a, d, lanes, size)
-            for p, a, d in zip(each, avals, rules.dims, strict=True)
-        ]
-    if isinstance(rules, UserRules) and rules.signature.sparsity:
-        return list(_returned(rules, avals, out, read))
-    return None
-
-
-def _lane(aval: Aval, dim: int | None) -> Aval:
-    if dim is None:
-        return aval
-    shape = tuple([n for i, n in enumerate(aval.shape) if i != dim % len(aval.shape)])
-    return jax.ShapeDtypeStruct(shape, aval.dtype)
-
-
-def _batched(pairs: Pairs, aval: Aval, dim: int | None, lanes: int, size: int) -> Pairs:
-    """The pairs of all lanes; the output has the batch in dimension 0, ``size`` elements in each lane."""
-    outs, ins = pairs
-    numbers = np.arange(aval.size).reshape(aval.shape)
-    if dim is None:
-        numbers = np.broadcast_to(numbers, (lanes, *aval.shape))
-    else:
-        numbers = np.moveaxis(numbers, dim, 0)
-    rows = outs + size * np.arange(lanes)[:, None]
-    return rows.ravel(), numbers.reshape(lanes, -1)[:, ins].ravel()
-
-
-def _returned(rules: UserRules, avals: Sequence[Aval], out: Aval, read: Reader) -> list[Pairs]:
-    who = f"{rules.name}.sparsity"
-    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-    args, kwargs = rules.arguments(structs)
-    names, patterns = rules.argument_names(), rules.cls.sparsity(*args, **kwargs)
-    if len(names) == 1 and type(patterns) is not tuple:
-        patterns = (patterns,)
-    if type(patterns) is not tuple or len(patterns) != len(names):
-        raise RuleError(
-            f"{who} returned {describe(patterns)}, expected {len(names)} patterns in a tuple: one for each "
-            f"argument of forward ({', '.join(names)}), None where the output does not depend on it"
-        )
-    result: list[Pairs] = []
-    for name, part, pattern in zip(names, rules.inputs.parts(), patterns, strict=True):
-        if HOLE in part.leaves:
-            what = f"{who}: the pattern for argument {name!r}"
-            for x in part.collect(pattern, what):
-                shape = structs[len(result)].shape
-                result.append(read(what, x, tuple(out.shape), shape))
-    return result
+        rules = rules.base
+    names, parts = rules.argument_names(), rules.inputs.parts()
+    return FunctionCall(rules.cls, names, parts, rules.arguments, around)

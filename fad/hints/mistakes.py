@@ -185,8 +185,13 @@ def why_no_number(x: Tensor, what: str, error: Exception) -> str:
     return f"{who}: {count}: {_ONE[what]}, x.tolist() or x.numpy() for all"
 
 
+_OF_OTHERS = (TypeError, AttributeError, IndexError, NameError, RuntimeError, ValueError)
+
+
 def advices(error: BaseException, inside: bool) -> list[str]:
     """What to write, for an error of others; ``inside`` of a transform of fad, or elsewhere."""
+    if not isinstance(error, _OF_OTHERS):
+        return []
     text = str(error)
     tables = (_ANYWHERE, _INSIDE) if inside else (_ANYWHERE,)
     found = [advice for table in tables for p, advice in table.items() if re.search(p, text)]

@@ -41,8 +41,7 @@ from fad.core.jaxapi import (
     programs,
     write_equations,
 )
-from fad.core.jaxprs import parameters_key, select, spread
-from fad.core.primitive import barrier_primitive, optimization_barrier
+from fad.core.jaxprs import barrier_primitive, optimization_barrier, parameters_key, select, spread
 from fad.core.threads import pace, without_collector
 from fad.core.types import Array, ArrayFunction, Atom, Aval, JaxBody, JaxEquation, JaxProgram
 

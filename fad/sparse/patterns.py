@@ -11,18 +11,19 @@ same at each call (positions of slices, constant matrices) is used as it is.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from fad.errors import RuleError
+from fad.errors import RuleError, describe
 from fad.extend import (
     Dataflow,
     body_of,
-    declared_sparsity,
     evaluate_equation,
+    function_call,
     is_elementwise,
     programs,
     scan_parts,
@@ -146,15 +147,21 @@ def _is_ref(aval: Aval) -> bool:
     return hasattr(aval, "inner_aval")
 
 
-_read = functools.partial(pairs_of, error=RuleError)
+# What Functions declare of the pattern of their derivatives, checked, and for a call under vmap.
+
+# Elements of an output, and for each the element of an input on which it depends.
+Pairs = tuple[np.ndarray, np.ndarray]
 
 
 def _declared(eqn: JaxEquation, sets: Sequence[Entries | None], width: int) -> list[Value] | None:
     """What the Function's ``sparsity`` rule says; None if it has none, or it does not say enough."""
-    pairs = declared_sparsity(eqn, _read)
-    if pairs is None or any(
-        [p is None and s is not None for p, s in zip(pairs, sets, strict=True)]
-    ):
+    call = function_call(eqn) if len(eqn.outvars) == 1 else None
+    rule = None if call is None else getattr(call.function, "sparsity", None)
+    if call is None or rule is None:
+        return None
+    avals = [v.aval for v in eqn.invars]
+    pairs = _pairs(call, call.around, avals, eqn.outvars[0].aval)
+    if any([p is None and s is not None for p, s in zip(pairs, sets, strict=True)]):
         return None
     parts = [
         send(take(s, p[1], width), p[0], width)
@@ -162,6 +169,65 @@ def _declared(eqn: JaxEquation, sets: Sequence[Entries | None], width: int) -> l
         if p is not None and s is not None
     ]
     return [(unite(parts), None)]
+
+
+def _pairs(
+    call: PyTree, around: Sequence[PyTree], avals: Sequence[Aval], out: Aval
+) -> list[Pairs | None]:
+    """For each operand, on which of its elements the output depends; None where nothing is known of it."""
+    if not around:
+        return list(_returned(call, avals, out))
+    (kind, flags, more), *inner = around
+    if kind == "derivative":
+        pairs = _pairs(call, inner, avals[: len(flags)], out)
+        of_tangents = itertools.compress(pairs, flags)
+        return [*[None] * (len(flags) + len(more)), *of_tangents]
+    lanes = [_lane(a, d) for a, d in zip(avals, flags, strict=True)]
+    each = _pairs(call, inner, lanes, _lane(out, 0))
+    size = out.size // max(more, 1)
+    return [p and _batched(p, a, d, more, size) for p, a, d in zip(each, avals, flags, strict=True)]
+
+
+def _lane(aval: Aval, dim: int | None) -> Aval:
+    if dim is None:
+        return aval
+    shape = tuple([n for i, n in enumerate(aval.shape) if i != dim % len(aval.shape)])
+    return jax.ShapeDtypeStruct(shape, aval.dtype)
+
+
+def _batched(pairs: Pairs, aval: Aval, dim: int | None, lanes: int, size: int) -> Pairs:
+    """The pairs of all lanes; the output has the batch in dimension 0, ``size`` elements in each lane."""
+    outs, ins = pairs
+    numbers = np.arange(aval.size).reshape(aval.shape)
+    if dim is None:
+        numbers = np.broadcast_to(numbers, (lanes, *aval.shape))
+    else:
+        numbers = np.moveaxis(numbers, dim, 0)
+    rows = outs + size * np.arange(lanes)[:, None]
+    return rows.ravel(), numbers.reshape(lanes, -1)[:, ins].ravel()
+
+
+def _returned(call: PyTree, avals: Sequence[Aval], out: Aval) -> list[Pairs]:
+    """What the rule says of a call."""
+    who = f"{call.function.__name__}.sparsity"
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    args, kwargs = call.arguments(structs)
+    patterns = call.function.sparsity(*args, **kwargs)
+    if len(call.names) == 1 and type(patterns) is not tuple:
+        patterns = (patterns,)
+    if type(patterns) is not tuple or len(patterns) != len(call.names):
+        raise RuleError(
+            f"{who} returned {describe(patterns)}, expected {len(call.names)} patterns in a tuple: one for "
+            f"each argument of forward ({', '.join(call.names)}), None where the output does not depend on it"
+        )
+    result: list[Pairs] = []
+    for name, part, pattern in zip(call.names, call.parts, patterns, strict=True):
+        if part.slots:
+            what = f"{who}: the pattern for argument {name!r}"
+            for x in part.collect(pattern, what):
+                shape = structs[len(result)].shape
+                result.append(pairs_of(what, x, tuple(out.shape), shape, error=RuleError))
+    return result
 
 
 def _evaluated(eqn: JaxEquation, constants: Sequence[Constant | None]) -> list[Value]:

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.dtypes import is_inexact
+from fad.core.faces import tool
 from fad.core.level import Level, batch_dim, bind, flush, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Storage, Tensor
 from fad.core.types import Array, MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import GradientError
-from fad.errors.tracebacks import users_frames
 from fad.tape.grad_mode import BlockType
 from fad.tape.graph import Node, node_of, running
 
@@ -278,7 +278,7 @@ def _check_call(
     flags = [] if state.host is None else flags_of([*outs, *args])
     if not any([k < len(outs) for (_, k, _), _ in flags]):
         return
-    stack = "".join(users_frames(traceback.format_stack()[:-1]))
+    stack = _of_user(traceback.format_stack()[:-1])
 
     def check(nan_values: list[list[tuple[str, int, str]]]) -> None:
         (values,) = nan_values
@@ -435,6 +435,11 @@ def remember_write(of: Storage | Node, version: int) -> None:
         del stacks[next(iter(stacks))]
 
 
+def _of_user(frames: list[str]) -> str:
+    """Frames of a stack, without those of fad and of JAX."""
+    return "".join(tool("hints.tracebacks").users_frames(frames))
+
+
 def explain_write(of: Storage | Node, version: int) -> str:
     """Where the write was made that made this version, or how that can be known."""
     stack = _writes.get(of, {}).get(version)
@@ -444,7 +449,7 @@ def explain_write(of: Storage | Node, version: int) -> str:
             "this error has the line of the write, and that of the operation that failed to compute its "
             "gradient."
         )
-    return "Traceback of the write:\n" + "".join(users_frames(stack))
+    return "Traceback of the write:\n" + _of_user(stack)
 
 
 def explain(node: Node) -> str:
@@ -459,7 +464,7 @@ def explain(node: Node) -> str:
             "information."
         )
         if lines is not None:
-            frames = "".join(users_frames(lines))
+            frames = _of_user(lines)
             where = f"Traceback of forward call that caused the error:\n{frames}"
         parts.append(f"{what} {at.name()}. {where}")
         if at.metadata.get("compiled_"):

@@ -10,7 +10,7 @@ import pytest
 from helpers import ROOT
 from mistakes import OF_JAX, OF_TORCH, Mistake
 
-from fad.errors.tracebacks import shown
+from fad.hints.tracebacks import shown
 
 PAGE = ROOT / "docs" / "what-errors-tell.md"
 ALL = (*OF_TORCH, *OF_JAX)

@@ -24,7 +24,7 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "errors": "advice tracebacks missing_names",
     "core": """types faces caches threads dtypes observation jaxapi avals jaxprs
-        borrowed equal_programs dataflow residuals tensor trees level primitive rolling_protocol
+        borrowed equal_programs dataflow tensor trees level primitive rolling_protocol
         replay_protocol""",
     "tape": "graph grad_mode anomaly saved recorder hooks engine vmap staged",
     "views": "pytree chains aliases make_view indexing inplace copying",
@@ -49,12 +49,12 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
-    "hints": "names calls mistakes",
+    "hints": "names calls mistakes tracebacks",
     "formulas": """array_classes numpy_keywords unrolled_loops smooth_functions smooth_special smooth_norms
         numpy_functions safe_where scatter_mul torch_dimensions torch_functions while_loops""",
     "nn": "losses utils",
     "bridge": "custom_rules numpy_calls",
-    "extend": "interpretation",
+    "extend": "interpretation derivatives",
     "autograd": "nested builtin_nodes functional host_memory",
     "compile": "hooks shardings",
     "func": "module_state",

@@ -17,8 +17,8 @@ import fad
 import fad.numpy as fnp
 from fad.core import trees
 from fad.core.jaxapi import Literal
+from fad.core.jaxprs import barrier
 from fad.core.level import modes
-from fad.core.primitive import barrier
 from fad.methods.functions import asarray
 from fad.replay.exact_programs import _with_copies, jit_exact
 from fad.replay.program import Program
