@@ -26,9 +26,7 @@ _LIBRARY = {
     "fad.transforms.checkpoint": "checkpoint",
     "fad.transforms.jvp": "dual_level jvp make_dual unpack_dual",
     "fad.transforms.functionalize": "functionalize",
-    "fad.transforms.jacobians": "ggnvp hessian hvp jacfwd jacrev",
-    "fad.transforms.linearize": "linear_transpose linearize",
-    "fad.transforms.grad": "grad value_and_grad vjp",
+    "fad.transforms.grad": "ggnvp grad hessian hvp jacfwd jacrev value_and_grad vjp",
     "fad.views.make_view": "stop_gradient",
 }
 

@@ -13,7 +13,7 @@ from fad import asarray
 from fad.autograd import Edge, GradientEdge, Node, collect_next_edges, set_history
 from fad.errors import GradientError, describe
 from fad.extend import Level, Primitive, Tensor, bind, bottom, flatten, new_tensor
-from fad.extend.types import Array, DType, MaybeValue, Operand, Outputs
+from fad.extend.types import Array, DType, Operand, Outputs, Value
 
 # An edge in any form that users may give.
 NextEdge: TypeAlias = Edge | GradientEdge | tuple[Node | None, int] | None
@@ -112,7 +112,7 @@ class Error(Node):
         super().__init__(next_edges)
         self.message = message
 
-    def apply(self, *gradients: MaybeValue) -> Outputs:
+    def apply(self, *gradients: Value | None) -> Outputs:
         raise GradientError(self.message)
 
 
@@ -175,7 +175,7 @@ class UndefinedGradBackward(Node):
 
     __slots__ = ()
 
-    def apply(self, *gradients: MaybeValue) -> Outputs:
+    def apply(self, *gradients: Value | None) -> Outputs:
         return tuple([None] * len(self.edges))
 
 
@@ -233,7 +233,7 @@ class Identity(TraceableNode):
 
     __slots__ = ()
 
-    def apply(self, *gradients: MaybeValue) -> Outputs:
+    def apply(self, *gradients: Value | None) -> Outputs:
         return gradients
 
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 
 import jax
 
-from fad.compile.signatures import Arguments
+from fad.compile.signatures import OPERANDS, Arguments
 from fad.core import jaxapi, rolling_protocol, trees
-from fad.core.caches import Cache
+from fad.core.caches import Cache, exact
 from fad.core.dataflow import COMPUTED
 from fad.core.jaxapi import axis_environment
 from fad.core.jaxprs import bind_jaxpr, trace
-from fad.core.level import Level, modes, state
+from fad.core.level import Level, modes, outlived, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
-from fad.core.trees import Rest
+from fad.core.trees import Rest, partition
 from fad.core.types import Array, Operand, Outputs, PyTree
 from fad.errors import ArgumentError, LevelError, describe
-from fad.functions.rules import leaves_of
+from fad.functions.context import Template
+from fad.functions.rules import bare_arrays, closure_error_of, is_tracked, leaves_of
 from fad.tape.recorder import ROOT
+from fad.tape.staged import code_of
 from fad.tape.vmap import bind_code
 from fad.transforms.boundary import enter, leave
 from fad.views.pytree import flattening
@@ -97,6 +100,95 @@ def called_by_structure(
 
     run.primitives = primitives  # type: ignore[attr-defined]
     return run
+
+
+def by_structure(
+    f: Callable[..., PyTree], name: str, make: Callable[..., Primitive]
+) -> Callable[..., PyTree]:
+    """A JAX function that is called as an operation: one for each structure of its positional arguments, and
+    each choice of keyword arguments, which are static.
+
+    Arguments:
+        f: the function, of pytrees of arrays and numbers.
+        name: what errors call it.
+        make: ``make(rest, pure, **options)`` makes the `Primitive` for a structure. ``rest`` is what
+            `partition` leaves of the positional arguments; ``pure(body)`` is a function of the user's with
+            the static arguments, and with arrays in the place of Tensors that it makes; the options are for
+            the Primitive.
+
+    Returns:
+        A function with the arguments of ``f`` that takes Tensors too; Tensors come out if one goes in.
+
+    Raises:
+        TypeError: in a call, a positional argument has a leaf that is not an array or a number, or a keyword
+            argument is not hashable.
+        RuleError: a body closes over a Tensor that a transform or a graph tracks.
+
+    >>> import fad, jax.numpy as jnp
+    >>> from fad import extend
+    >>> def make(rest, pure, **options):
+    ...     return extend.Primitive("sine", lambda *x: pure(jnp.sin)(*rest.combine(x)), **options)
+    >>> float(fad.grad(extend.by_structure(jnp.sin, "sine", make))(0.0))
+    1.0
+    """
+    code = code_of(f)
+    count = _made.get(code) or _made.put(code, _TimesMade())
+    count.made += 1
+    anew = count.made > _FEW
+
+    def split_call(
+        args: tuple[PyTree, ...], static: dict[str, object]
+    ) -> tuple[list[Operand], Hashable]:
+        leaves, rest = partition(args, OPERANDS, rest=Template)
+        for x in rest.statics():
+            if x is not None:
+                raise TypeError(
+                    f"{name}: positional arguments are arrays and numbers, got {describe(x)}. Pass what "
+                    "is static by keyword."
+                )
+        try:
+            named = tuple([(key, exact(static[key])) for key in sorted(static)])
+        except TypeError as error:
+            raise TypeError(f"{name}: keyword arguments are static and hashable: {error}") from None
+        return [outlived(x) for x in leaves], (rest, named)
+
+    def make_one(key: tuple[Template, Hashable], static: dict[str, object]) -> Primitive:
+        def pure(body: Callable[..., PyTree]) -> Callable[..., PyTree]:
+            def run(*args: PyTree) -> PyTree:
+                returned = bare_arrays(body(*args, **static))
+                for x in trees.flatten(returned)[0]:
+                    if isinstance(x, Tensor):
+                        raise closure_error_of(name, name, [body], x, is_tracked)
+                return returned
+
+            return run
+
+        return make(key[0], pure, deferrable=not anew, shared=anew)
+
+    run = called_by_structure(f, split_call, make_one)
+    if not anew:
+        weakref.finalize(run, count.note_dropped).atexit = False
+    return run
+
+
+class _TimesMade:
+    """How many operations were made of functions of one code.
+
+    Where one was dropped, or there are many, others are probably made anew in each step. They are compiled as
+    in NOTE [functions made anew], and not deferred: replay looks for operations that repeat.
+    """
+
+    __slots__ = ("made",)
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def note_dropped(self) -> None:
+        self.made = max(self.made, _FEW)
+
+
+_FEW = 8
+_made = Cache()
 
 
 def _result(name: str, made: Sequence[Tensor], x: PyTree) -> PyTree:

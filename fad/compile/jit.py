@@ -43,7 +43,7 @@ from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
 from fad.core.faces import tool
 from fad.core.jaxapi import array_type
-from fad.core.level import flush, has_trace, modes, state
+from fad.core.level import flush, modes, state
 from fad.core.observation import observable
 from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
@@ -60,8 +60,8 @@ from fad.tape.recorder import ROOT
 from fad.tape.staged import StagedLevel, in_body, stage
 from fad.tape.vmap import bind_program, note_draw
 from fad.transforms.boundary import (
+    Call,
     argument_names,
-    check_callable,
     check_written,
     enter,
     has_tensor,
@@ -292,7 +292,7 @@ class Compiled:
 
     def _may_flatten(self, key: int) -> bool:
         """Whether JAX may take arrays out of pytrees, and memory that is donated."""
-        if has_trace() or self._refused > _REFUSALS:
+        if state.levels or state.trace is not None or self._refused > _REFUSALS:
             return False
         # Where nothing is recorded, it is given the arrays of what a graph has, too.
         return self._keeps or not key & _NO_GRAD
@@ -843,7 +843,7 @@ def eval_shape(f: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyT
     >>> fad.eval_shape(fad.jacfwd(fnp.sin), fad.ones(3)).shape
     (3, 3)
     """
-    check_callable(f, "eval_shape")
+    Call.check(f, "eval_shape")
     return jit(f).eval_shape(*args, **kwargs)
 
 
@@ -870,7 +870,7 @@ def make_jaxpr(
     >>> fad.make_jaxpr(lambda x: fnp.cos(x) * x)(1.0)
     { lambda ; a:f32[]. let b:f32[] = cos a; c:f32[] = mul b a in (c,) }
     """
-    check_callable(f, "make_jaxpr")
+    Call.check(f, "make_jaxpr")
     compiled = jit(f, static_argnums=static_argnums)
 
     @functools.wraps(f)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import operator
 import pkgutil
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -320,8 +319,6 @@ def is_tracing() -> bool:
 
 # The settings of JAX, and its current mesh and axes, that a trace depends on; hashable.
 trace_context: Callable[[], Hashable] = private("jax._src.config.trace_context")
-# Whether the user has put an array on its device.
-is_committed: Callable[[types.Array], bool] = operator.attrgetter("committed")
 
 
 _settings = private("jax._src.config.config._value_holders")

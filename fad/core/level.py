@@ -592,12 +592,6 @@ def flush() -> None:
         trace.materialize()
 
 
-def has_trace() -> bool:
-    """Whether this thread may have deferred operations, on the tape or in transforms."""
-    modes = state.__dict__.get
-    return bool(modes("levels")) or modes("trace") is not None
-
-
 def map_tensors(f: Callable[[PyTree], object], out: Outputs) -> Outputs:
     """Apply ``f`` to a flat output: an array, or a tuple of arrays.
 

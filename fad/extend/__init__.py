@@ -15,7 +15,7 @@ _NAMES = {
         uncompiled with_default_state""",
     "fad.core.tensor": "Tensor bottom new_tensor",
     "fad.core.types": "Operation",
-    "fad.extend.operations": "operation",
+    "fad.bridge.jax_functions": "by_structure",
     "fad.core.primitive": "Primitive",
     "fad.core.trees": "Static flatten map_leaves partition path_names skeleton unflatten",
     "fad.tape.anomaly": "choosing",
@@ -38,6 +38,7 @@ _NAMES = {
 _TOOLS = {
     "fad.extend.derivatives": "depends_on_point linear_call",
     "fad.extend.interpretation": "interpret scattered_to",
+    "fad.extend.operations": "operation",
 }
 
 _face = _Face(__name__, _hints_of(__name__), _NAMES, _TOOLS)

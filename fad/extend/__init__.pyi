@@ -9,6 +9,7 @@ docs/extending.md shows one of each.
 # Made by `python -m tests.stubs`, of the tables in `__init__.py` and of tests/stubs/by_hand.
 
 from fad.arrays.operations import array_function as array_function
+from fad.bridge.jax_functions import by_structure as by_structure
 from fad.core.dataflow import Dataflow as Dataflow
 from fad.core.jaxapi import axes_named as axes_named
 from fad.core.jaxapi import branches as branches

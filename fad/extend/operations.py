@@ -1,37 +1,25 @@
-"""``operation``: a JAX function as an operation of fad, with hand-written rules where they are better."""
+"""A tool: ``operation``, a JAX function as an operation, with hand-written rules where they are better."""
 
 from __future__ import annotations
 
 import functools
-import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 
 import jax
+import jax.numpy as jnp
 
-from fad.bridge.jax_functions import called_by_structure
-from fad.compile.signatures import OPERANDS
-from fad.core import trees
-from fad.core.caches import Cache, exact
-from fad.core.jaxprs import lanes_first
-from fad.core.level import outlived
-from fad.core.primitive import Primitive
-from fad.core.tensor import Tensor
-from fad.core.trees import partition
-from fad.core.types import Array, ArrayFunction, Dims, Operand, PyTree
 from fad.errors import RuleError, describe
-from fad.functions.context import Template
-from fad.functions.rules import bare_arrays, closure_error_of, is_tracked
-from fad.functions.user_rules import pair
-from fad.tape.staged import code_of
+from fad.extend import Primitive, by_structure, flatten, unflatten
+from fad.extend.types import Array, ArrayFunction, PyTree, Rest
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # The function of an operation, or a rule of it, as users write them.
 Body: TypeAlias = Callable[..., PyTree]
-# All of a call but its operands.
-Key: TypeAlias = tuple[Template, tuple[tuple[str, Hashable], ...]]
+# For each leaf of the arguments, the batched dimension.
+Dims: TypeAlias = tuple[int | None, ...]
 
 
 @overload
@@ -106,9 +94,6 @@ def operation(
     if not callable(f):
         raise TypeError(f"operation: the first argument must be a function, got {describe(f)}")
     called = str(name or getattr(f, "__name__", type(f).__name__))
-    count = _made.get(code_of(f)) or _made.put(code_of(f), _TimesMade())
-    count.made += 1
-    made_anew = count.made > _FEW
     for rule, body in (("jvp", jvp), ("batch", batch)):
         if body is not None and not callable(body):
             raise TypeError(f"{called}: {rule} must be a function, got {describe(body)}")
@@ -118,97 +103,47 @@ def operation(
             f"{called}: vjp must be a pair of functions (forward, backward), got {vjp!r}"
         )
 
-    def split(args: tuple[PyTree, ...], static: dict[str, object]) -> tuple[list[Operand], Key]:
-        leaves, rest = partition(args, OPERANDS, rest=Template)
-        for x in rest.statics():
-            if x is not None:
-                raise TypeError(
-                    f"{called}: positional arguments are arrays and numbers, got {describe(x)}. Pass what "
-                    "is static by keyword."
-                )
-        try:
-            named = tuple([(name, exact(static[name])) for name in sorted(static)])
-        except TypeError as error:
-            raise TypeError(
-                f"{called}: keyword arguments are static and hashable: {error}"
-            ) from None
-        return [outlived(x) for x in leaves], (rest, named)
-
-    def make(key: Key, static: dict[str, object]) -> Primitive:
-        written = _WrittenRules(called, key[0], static)
+    def make(rest: Rest, pure: Callable[[Body], Body], **options: bool) -> Primitive:
+        written = _WrittenRules(called, rest, pure)
         return Primitive(
             called,
-            written.on_leaves(written.function(f)),
-            deferrable=not made_anew,
-            shared=made_anew,
+            written.on_leaves(pure(f)),
             custom_jvp=None if jvp is None else written.custom_jvp(f, jvp),
             custom_vjp=None if vjp is None else written.custom_vjp(f, *vjp),
             custom_vmap=None if batch is None else written.custom_vmap(f, batch),
+            **options,
         )
 
-    run = called_by_structure(f, split, make)
-    if not made_anew:
-        weakref.finalize(run, count.note_dropped).atexit = False
-    return run
-
-
-class _TimesMade:
-    """How many operations were made of functions of one code.
-
-    Where one was dropped, or there are many, others are probably made anew in each step. They are compiled as
-    in NOTE [functions made anew], and not deferred: replay looks for operations that repeat.
-    """
-
-    __slots__ = ("made",)
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    def note_dropped(self) -> None:
-        self.made = max(self.made, _FEW)
-
-
-_FEW = 8
-_made = Cache()
+    return by_structure(f, called, make)
 
 
 class _WrittenRules:
-    """The function of an operation and its rules, for one structure of arguments.
+    """The function of an operation and its rules, for one structure of arguments; see `by_structure`."""
 
-    ``rest``: the arguments without their leaves. ``static``: the keyword arguments.
-    """
-
-    def __init__(self, name: str, rest: Template, static: dict[str, object]) -> None:
+    def __init__(self, name: str, rest: PyTree, pure: Callable[[Body], Body]) -> None:
         self.name = name
         self.rest = rest
-        self.static = static
+        self.pure = pure
 
     def on_leaves(self, f: Body) -> ArrayFunction:
         """The function ``f`` of pytrees as one of their leaves."""
         return lambda *leaves: f(*self.rest.combine(leaves))
 
-    def function(self, body: Body) -> Body:
-        """A body with its static arguments; it returns arrays for Tensors that it made itself.
-
-        Raises:
-            RuleError: it returns another Tensor: it closes over what a transform or a graph tracks.
-        """
-
-        def run(*args: PyTree) -> PyTree:
-            returned = bare_arrays(body(*args, **self.static))
-            for x in trees.flatten(returned)[0]:
-                if isinstance(x, Tensor):
-                    raise closure_error_of(self.name, self.name, [body], x, is_tracked)
-            return returned
-
-        return run
+    def pair(self, rule: str, form: str, returned: PyTree) -> tuple[PyTree, PyTree]:
+        """What a rule that returns a pair returned; ``form`` says of what."""
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise RuleError(
+                f"{self.name}: {rule} must return a pair ({form}), got {describe(returned)}"
+            )
+        first, second = returned
+        return first, second
 
     def custom_jvp(self, f: Body, rule: Body) -> ArrayFunction:
-        plain, rule = self.function(f), self.function(rule)
+        plain, rule = self.pure(f), self.pure(rule)
 
         def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
             returned = rule(primals, tangents)
-            out, out_t = pair(f"{self.name}: jvp", "output, tangent", returned)
+            out, out_t = self.pair("jvp", "output, tangent", returned)
             self.check("jvp", out, plain, primals)
             self.check("jvp", out_t, plain, primals)
             return out, out_t
@@ -218,10 +153,10 @@ class _WrittenRules:
         return self.on_leaves(custom)
 
     def custom_vjp(self, f: Body, saving: Body, pulling: Body) -> ArrayFunction:
-        plain, saving, pulling = map(self.function, (f, saving, pulling))
+        plain, saving, pulling = map(self.pure, (f, saving, pulling))
 
         def forward(*args: PyTree) -> tuple[PyTree, PyTree]:
-            out, residuals = pair(f"{self.name}: vjp", "output, residuals", saving(*args))
+            out, residuals = self.pair("vjp", "output, residuals", saving(*args))
             self.check("vjp", out, plain, args)
             return out, residuals
 
@@ -242,19 +177,19 @@ class _WrittenRules:
         return self.on_leaves(custom)
 
     def custom_vmap(self, f: Body, rule: Body) -> Callable[[int, Dims], ArrayFunction]:
-        plain, rule = self.function(f), self.function(rule)
+        plain, rule = self.pure(f), self.pure(rule)
 
         def batched(size: int, dims: Dims) -> ArrayFunction:
             def batch(*leaves: Array) -> PyTree:
                 returned = rule(size, dims, *self.rest.combine(leaves))
-                out, out_dims = pair(f"{self.name}: batch", "output, output_dims", returned)
+                out, out_dims = self.pair("batch", "output, output_dims", returned)
                 lanes = [_lane(x, d) for x, d in zip(leaves, dims, strict=True)]
                 self.check("batch", out, plain, self.rest.combine(lanes))
-                outs, structure = trees.flatten(out)
+                outs, structure = flatten(out)
                 if type(out_dims) is not tuple:
                     out_dims = (out_dims,) * len(outs)
-                moved = [lanes_first(o, d, size) for o, d in zip(outs, out_dims, strict=True)]
-                return trees.unflatten(structure, moved)
+                moved = [_lanes_first(o, d, size) for o, d in zip(outs, out_dims, strict=True)]
+                return unflatten(structure, moved)
 
             return batch
 
@@ -262,7 +197,7 @@ class _WrittenRules:
 
     def check(self, rule: str, out: PyTree, plain: Body, args: Sequence[PyTree]) -> None:
         """Refuse what has another structure than the function returns."""
-        structure = trees.flatten(out)[1]
+        structure = flatten(out)[1]
         expected = jax.tree.structure(jax.eval_shape(plain, *args))
         if structure != expected:
             raise RuleError(
@@ -276,3 +211,8 @@ def _lane(x: Array, dim: int | None) -> jax.ShapeDtypeStruct:
     aval = jax.typeof(x)
     shape = aval.shape if dim is None else aval.shape[:dim] + aval.shape[dim + 1 :]
     return jax.ShapeDtypeStruct(shape, aval.dtype)
+
+
+def _lanes_first(x: Array, dim: int | None, size: int) -> Array:
+    """``x`` with its ``size`` lanes along dimension 0, also if all share it."""
+    return jnp.broadcast_to(x, (size, *x.shape)) if dim is None else jnp.moveaxis(x, dim, 0)

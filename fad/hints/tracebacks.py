@@ -30,8 +30,8 @@ _FAD, *_JAX = [
 
 def _hidden() -> tuple[str, ...]:
     """The directories whose frames are left out; those of JAX only where JAX filters them too."""
-    config: Any = jax.config
-    return (_FAD,) if config.jax_traceback_filtering == "off" else (_FAD, *_JAX)
+    unfiltered = jax.config.jax_traceback_filtering == "off"  # type: ignore[attr-defined]
+    return (_FAD,) if unfiltered else (_FAD, *_JAX)
 
 
 def users_frames(frames: list[str]) -> list[str]:
@@ -150,7 +150,7 @@ def of_program(
         show(kind, error, error.__traceback__ or traceback)
 
 
-def of_thread(show: Callable[..., object], args: Any) -> None:
+def of_thread(show: Callable[..., object], args: threading.ExceptHookArgs) -> None:
     """`threading.excepthook`, which was ``show``."""
     with shown(args.exc_value):
         traceback = getattr(args.exc_value, "__traceback__", None) or args.exc_traceback
@@ -162,7 +162,7 @@ def of_shell(
     kind: type[BaseException],
     error: BaseException,
     traceback: object,
-    tb_offset: Any = None,
+    tb_offset: int | None = None,
 ) -> None:
     """The handler of IPython's ``set_custom_exc``."""
     with shown(error):

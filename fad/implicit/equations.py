@@ -39,7 +39,7 @@ from fad.errors import (
     describe,
 )
 from fad.extend import HOST_ERRORS, Primitive, aval_of, bind, bottom, flush
-from fad.extend.types import Array, Aval, MaybeValue, PyTree, Value
+from fad.extend.types import Array, Aval, PyTree, Value
 from fad.implicit.systems import System, in_words
 
 Leaves = Sequence[Any]
@@ -158,7 +158,7 @@ class ImplicitRules:
         return self.equation.name
 
     def pushforward(
-        self, x: Leaves, parameters: Leaves, tangents: Sequence[MaybeValue]
+        self, x: Leaves, parameters: Leaves, tangents: Sequence[Value | None]
     ) -> list[Value]:
         mask = tuple([t is not None for t in tangents])
         present = [t for t in tangents if t is not None]
@@ -169,7 +169,7 @@ class ImplicitRules:
 
     def pullback(
         self, x: Leaves, parameters: Leaves, cotangents: Leaves, need: Sequence[bool]
-    ) -> list[MaybeValue]:
+    ) -> list[Value | None]:
         derivative = _derivative(self.equation, tuple(need), _gradients)
         grads = list(bind(derivative, [*x, *parameters, *cotangents]))
         check_finite(self.equation, grads, [*x, *cotangents])

@@ -23,7 +23,7 @@ from fad.extend import (
     leave,
     restores_modes,
 )
-from fad.extend.types import Array, MaybeValue, PyTree, Rest, Value
+from fad.extend.types import Array, PyTree, Rest, Value
 from fad.implicit.equations import KINDS, OPERANDS, Equation, check_finite, run, staged
 from fad.implicit.systems import GROSS, distance, hashable, largest, library, system_of, where
 
@@ -206,7 +206,7 @@ def _linear(equation: Equation) -> Primitive:
     def fn(*parameters: Array) -> tuple[Value, ...]:
         constants, b = parameters[:-count], parameters[-count:]
 
-        def matvec(x: PyTree) -> list[MaybeValue]:
+        def matvec(x: PyTree) -> list[Value | None]:
             return list(run(equation.program, x, constants))
 
         x = equation.system.run(equation.name, matvec, b, equation.structure)

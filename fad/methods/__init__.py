@@ -14,9 +14,9 @@ from fad.methods import history, in_place, names, operators, values, views
 
 # The members in tools, by module.
 LATER = {
-    "shapes": """H T adjoint dim expand expand_as flatten flip mH mT narrow narrow_copy ndimension nelement
-        numel permute reshape reshape_as select split split_with_sizes sum_to_size t tile transpose unbind
-        unsqueeze view_as""",
+    "shapes": """H T __contains__ adjoint contiguous copy dim expand expand_as flatten flip index_put mH mT
+        narrow narrow_copy ndimension nelement numel permute replay_on reshape reshape_as select split
+        split_with_sizes sum_to_size t tile transpose unbind unsqueeze view_as""",
     "text": "__repr__ _repr_html_",
     "placement": """__round__ astype bfloat16 bool byte cdouble cfloat char cpu cuda device devices double
         element_size float half int is_complex is_floating_point is_nonzero is_same_size is_signed itemsize

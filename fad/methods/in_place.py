@@ -13,7 +13,6 @@ from fad.core.tensor import Tensor
 from fad.core.types import PyTree
 from fad.errors import ArgumentError, describe
 from fad.methods.names import ELEMENTWISE, IN_PLACE_ALONE, method_of
-from fad.views.copying import clone
 from fad.views.indexing import parse_index, updater
 from fad.views.inplace import become_view, replace, set_item, write
 
@@ -59,13 +58,6 @@ def _index_put_(
         return self
     form, numbers = parse_index(self, tuple(indices))
     return write(updater("add", form, ()), [self, _operand(values), *numbers])
-
-
-def _index_put(
-    self: Tensor, indices: Sequence[PyTree], values: PyTree, accumulate: bool = False
-) -> Tensor:
-    """A copy with the elements at a tuple of index arrays set to ``values``, or with these added."""
-    return _index_put_(clone(self), indices, values, accumulate)
 
 
 # The in-place methods of Tensor that change its shape: ``transpose_``, ``squeeze_`` and the like.
@@ -114,7 +106,6 @@ MEMBERS: dict[str, object] = {
     **SHAPES,
     "copy_": _copy_,
     "fill_": _fill_,
-    "index_put": _index_put,
     "index_put_": _index_put_,
     "zero_": _zero_,
 }

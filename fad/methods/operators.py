@@ -103,11 +103,6 @@ def _iter(self: Tensor) -> Iterator[Tensor]:
     return iter(items(self))
 
 
-def _contains(self: Tensor, value: PyTree) -> bool:
-    """Whether an element equals ``value``, a number."""
-    return bool(fnp.any(fnp.equal(self, value)))
-
-
 def _set_item(self: Tensor, index: PyTree, value: PyTree) -> None:
     if isinstance(value, (list, tuple)):  # there may be Tensors in it
         value = fnp.asarray(value)
@@ -117,14 +112,8 @@ def _set_item(self: Tensor, index: PyTree, value: PyTree) -> None:
 _set_item.__doc__ = set_item.__doc__
 
 
-def _copy(self: Tensor, order: str = "C") -> Tensor:
-    """A copy with the same history; ``order``, of NumPy's method, has no effect."""
-    return clone(self)
-
-
 MEMBERS: dict[str, object] = {
     **_operators(),
-    "__contains__": _contains,
     "__copy__": shallow_copy,
     "__deepcopy__": deep_copy,
     "__getitem__": get_item,
@@ -135,5 +124,4 @@ MEMBERS: dict[str, object] = {
     "__setitem__": _set_item,
     "at": property(At, doc=At.__doc__),
     "clone": clone,
-    "copy": _copy,
 }

@@ -271,7 +271,54 @@ def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
     return fnp.reshape(fnp.sum(self, axes), size) if axes else self
 
 
+# Copies, elements, and the view of another base
+
+
+def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
+    """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
+    return self if self.is_contiguous() else self.clone()
+
+
+def _copy(self: Tensor, order: str = "C") -> Tensor:
+    """A copy with the same history; ``order``, of NumPy's method, has no effect."""
+    return self.clone()
+
+
+def _contains(self: Tensor, value: PyTree) -> bool:
+    """Whether an element equals ``value``, a number."""
+    return bool(fnp.any(fnp.equal(self, value)))
+
+
+def _index_put(
+    self: Tensor, indices: Sequence[PyTree], values: PyTree, accumulate: bool = False
+) -> Tensor:
+    """A copy with the elements at a tuple of index arrays set to ``values``, or with these added."""
+    return self.clone().index_put_(indices, values, accumulate)
+
+
+def _replay_on(self: Tensor, new_base: PyTree) -> Tensor:
+    """The view of ``new_base`` that this is of its own base.
+
+    Raises:
+        GradientError: it is not a view.
+        ArgumentError: ``new_base`` has another shape than the base.
+    """
+    view_fn, base = self.view_fn, self.base
+    assert base is not None
+    if tuple(new_base.shape) != base.shape:
+        raise ArgumentError(
+            f"replay_on: the new base must have the shape of the base, {base.shape}, got "
+            f"{describe(new_base)}"
+        )
+    return view_fn(new_base)
+
+
 MEMBERS: dict[str, object] = {
+    "__contains__": _contains,
+    "contiguous": _contiguous,
+    "copy": _copy,
+    "index_put": _index_put,
+    "replay_on": _replay_on,
     "H": attribute(_hermitian),
     "T": attribute(_reversed),
     "adjoint": _conjugated,

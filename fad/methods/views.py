@@ -14,12 +14,11 @@ import fad.numpy as fnp
 from fad.arrays import torch_operations
 from fad.core.primitive import Primitive
 from fad.core.tensor import STATE, Tensor
-from fad.core.types import Array, Aval, DType, Operand, Outputs, PyTree, Value
+from fad.core.types import Array, Aval, DType, Operand, Outputs, Value
 from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.methods.names import method_of
 from fad.views.aliases import link_of
 from fad.views.chains import Step, ViewOp, Write
-from fad.views.copying import clone
 from fad.views.make_view import bind_view, is_contiguous, view_binder
 
 # The relation to a base
@@ -54,24 +53,6 @@ def _view_fn(self: Tensor) -> Callable[[Operand], Tensor]:
     return view_fn
 
 
-def _replay_on(self: Tensor, new_base: PyTree) -> Tensor:
-    """The view of ``new_base`` that this is of its own base.
-
-    Raises:
-        GradientError: it is not a view.
-        ArgumentError: ``new_base`` has another shape than the base.
-    """
-    view_fn = _view_fn(self)
-    base = _base(self)
-    assert base is not None
-    if tuple(new_base.shape) != base.shape:
-        raise ArgumentError(
-            f"replay_on: the new base must have the shape of the base, {base.shape}, got "
-            f"{describe(new_base)}"
-        )
-    return view_fn(new_base)
-
-
 def _dir(self: Tensor) -> list[str]:
     """The names of its attributes; without those of matrices, and of views, where it is none."""
     lacks = {*STATE} if _is_view(self) else {*STATE, "view_fn"}
@@ -81,11 +62,6 @@ def _dir(self: Tensor) -> list[str]:
 
 
 # Views of the same memory: of all elements in another shape, or of their bytes as another dtype
-
-
-def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
-    """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
-    return self if is_contiguous(self) else clone(self)
 
 
 def _is_contiguous(self: Tensor, memory_format: object = None) -> bool:
@@ -235,10 +211,8 @@ MEMBERS: dict[str, object] = {
     "__dir__": _dir,
     "_base": property(_base, doc=_base.__doc__),  # PyTorch's name
     "base": property(_base, doc=_base.__doc__),
-    "contiguous": _contiguous,
     "is_contiguous": _is_contiguous,
     "is_view": property(_is_view, doc=_is_view.__doc__),
-    "replay_on": _replay_on,
     "unflatten": _unflatten,
     "view": _view,
     "view_fn": attribute(_view_fn),

@@ -98,7 +98,7 @@ def is_small(array: object) -> bool:
     if id(sharding) not in _placed and not _is_default_placement(sharding):
         return False
     # What is computed from a committed array is committed too.
-    return not (_has_several_devices() and jaxapi.is_committed(array))
+    return not (_has_several_devices() and array.committed)
 
 
 FOREIGN = "foreign"  # the layout of a value that is not of the level of the trace

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fad.extend import Operation, Primitive, RecordingLevel, Tensor, bind, map_outputs, new_tensor
-from fad.extend.types import Array, ArrayFunction, MaybeValue, Operand, Outputs, Value
+from fad.extend.types import Array, ArrayFunction, Operand, Outputs, Value
 from fad.taylor.series import Series, series_of
 
 
@@ -91,7 +91,7 @@ class JetLevel(RecordingLevel):
         """The derivative along the curve is that of ``op``, evaluated on series of one order less."""
         with JetLevel(self.order - 1, self.scale) as inner:
             at: list[Operand] = []
-            velocities: list[MaybeValue] = []
+            velocities: list[Value | None] = []
             for p, s in zip(primals, series, strict=True):
                 at.append(p if s is None else inner.curve(p, s[: inner.order]))
                 v = [scaled(c, k) for k, c in enumerate(s or (), 1)]
@@ -106,7 +106,7 @@ class JetLevel(RecordingLevel):
             wrapped.append(self.curve(out, [scaled(c, 1 / k) for k, c in enumerate(v, 1)]))
         return wrapped[0] if single else tuple(wrapped)
 
-    def tangent(self, t: Tensor) -> MaybeValue:
+    def tangent(self, t: Tensor) -> Value | None:
         return None if t.aux is None else t.aux[0]
 
     def flatten(self, t: Tensor) -> tuple[tuple[Value, ...], Hashable]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fad.errors import ArgumentError, StructureError, describe
 from fad.extend import Call, Tensor, flatten, has_tensor, restores_modes, unflatten, zeros_like
-from fad.extend.types import MaybeValue, PyTree, Value
+from fad.extend.types import PyTree, Value
 from fad.taylor.level import JetLevel
 
 
@@ -172,7 +172,7 @@ def _lists(primals: Sequence[PyTree], series: Sequence[PyTree], who: str) -> lis
     return lists
 
 
-def _moving(value: PyTree, terms: Sequence[MaybeValue]) -> tuple[Value, ...]:
+def _moving(value: PyTree, terms: Sequence[Value | None]) -> tuple[Value, ...]:
     """Derivatives up to the last that is not None."""
     count = max([k for k, t in enumerate(terms, 1) if t is not None], default=0)
     return tuple([zeros_like(value) if t is None else t for t in terms[:count]])

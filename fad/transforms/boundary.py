@@ -187,15 +187,6 @@ def write_back(originals: Sequence[Value], new: Sequence[MaybeValue], who: str) 
             overwrite_from(x, as_tensor(outlived(n)), who)
 
 
-def check_callable(f: Callable[..., PyTree], who: str, argnums: PyTree = 0) -> None:
-    """Refuse anything but a function, and an array in the place of ``argnums``."""
-    if type(argnums) is not int and is_array(argnums):
-        pick(argnums, 1, who)
-    if not callable(f):
-        called = f": write {who}(f)(x), not {who}(f(x))" if is_array(f) else ""
-        raise TypeError(f"{who}: the first argument must be a function, got {describe(f)}{called}")
-
-
 def check_chunk_size(chunk_size: object, who: str) -> None:
     """Refuse a chunk size below 1."""
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
@@ -294,7 +285,13 @@ class Call:
             TypeError: ``f`` cannot be called.
             ArgumentError: ``argnums`` is an array.
         """
-        check_callable(f, who, argnums)
+        if type(argnums) is not int and is_array(argnums):
+            pick(argnums, 1, who)
+        if not callable(f):
+            called = f": write {who}(f)(x), not {who}(f(x))" if is_array(f) else ""
+            raise TypeError(
+                f"{who}: the first argument must be a function, got {describe(f)}{called}"
+            )
 
     def _lowered(self, k: int, leaf: PyTree, differentiated: bool) -> Value:
         """A leaf one level down, after a check that it can be transformed."""

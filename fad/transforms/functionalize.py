@@ -10,7 +10,7 @@ from fad.core import trees
 from fad.core.level import Level, modes
 from fad.core.tensor import version_of
 from fad.core.types import PyTree
-from fad.transforms.boundary import check_callable, enter, has_tensor, leave
+from fad.transforms.boundary import Call, enter, has_tensor, leave
 from fad.views.aliases import snapshot
 from fad.views.copying import handle
 from fad.views.inplace import overwrite_from
@@ -51,7 +51,7 @@ def functionalize(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 def functionalized(f: Callable[..., PyTree], writes_arguments: bool) -> Callable[..., PyTree]:
     """`functionalize`; with ``writes_arguments``, arguments are changed in the end as ``f`` changes them."""
-    check_callable(f, "functionalize")
+    Call.check(f, "functionalize")
 
     @functools.wraps(f)
     def pure(*args: PyTree, **kwargs: PyTree) -> PyTree:

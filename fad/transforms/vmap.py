@@ -22,8 +22,8 @@ from fad.tape.graph import alias
 from fad.tape.recorder import as_tensor
 from fad.tape.vmap import RANDOMNESS, BatchLevel
 from fad.transforms.boundary import (
+    Call,
     argument_names,
-    check_callable,
     check_chunk_size,
     check_written,
     enter,
@@ -212,7 +212,7 @@ def vmap(
     >>> fad.vmap(fnp.dot, in_dims=(0, None))(fnp.eye(2), fnp.array([3.0, 4.0])).tolist()
     [3.0, 4.0]
     """
-    check_callable(f, "vmap")
+    Call.check(f, "vmap")
     in_dims = _of_two_names("in_dims", in_dims, "in_axes", in_axes)
     out_dims = _of_two_names("out_dims", out_dims, "out_axes", out_axes)
     if randomness not in list(RANDOMNESS):

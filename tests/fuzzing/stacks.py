@@ -24,10 +24,8 @@ from fad.core.tensor import Tensor
 from fad.methods.functions import asarray
 from fad.transforms.backward import grad as tape_grad
 from fad.transforms.checkpoint import checkpoint
-from fad.transforms.grad import grad, value_and_grad, vjp
-from fad.transforms.jacobians import jacfwd, jacrev
-from fad.transforms.jvp import dual_level, jvp, make_dual, unpack_dual
-from fad.transforms.linearize import linearize
+from fad.transforms.grad import grad, jacfwd, jacrev, value_and_grad, vjp
+from fad.transforms.jvp import dual_level, jvp, linearize, make_dual, unpack_dual
 from fad.transforms.vmap import vmap
 
 __all__ = ["IN_FAD", "IN_JAX", "TRANSFORMS", "Library", "apply_stack", "inexact_leaves"]

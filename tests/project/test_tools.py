@@ -22,7 +22,7 @@ TOOLS = {
     "autograd": ["autograd/nested", "autograd/builtin_nodes", "autograd/functional", "autograd/host_memory"],
     "bridge": ["bridge/custom_rules", "bridge/numpy_calls"],
     "compile": ["compile/hooks", "compile/shardings"],
-    "extend": ["extend/interpretation", "extend/derivatives"],
+    "extend": ["extend/interpretation", "extend/derivatives", "extend/operations"],
     "func": ["func/module_state"],
     "methods": ["methods/functions", "methods/placement", "methods/shapes", "methods/text"],
     "implicit": ["implicit/"],
