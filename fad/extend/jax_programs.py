@@ -44,7 +44,7 @@ from fad.core.types import (
 )
 from fad.functions.context import Template
 from fad.functions.derived_rules import BatchedRules, DerivativeRules, LinearRules
-from fad.functions.function import Function
+from fad.functions.rules import FunctionClass
 from fad.functions.user_rules import UserRules, over_devices
 from fad.tape import staged
 from fad.tape.staged import StagedLevel, in_body
@@ -381,11 +381,11 @@ def derivative_of(
 class FunctionCall(NamedTuple):
     """What `function_call` says of an equation."""
 
-    function: type[Function]
+    function: FunctionClass
     names: Sequence[str]
     parts: Sequence[Template]
     arguments: Callable[[Sequence[Aval]], tuple[Sequence[PyTree], dict[str, PyTree]]]
-    around: Sequence[tuple[str, Sequence[object], object]]
+    around: Sequence[tuple[str, Sequence[PyTree], PyTree]]
 
 
 def function_call(eqn: JaxEquation) -> FunctionCall | None:
@@ -411,7 +411,8 @@ def function_call(eqn: JaxEquation) -> FunctionCall | None:
     >>> call.function.__name__, call.names, call.around
     ('Double', ['x'], [('vmap', (0,), 3)])
     """
-    rules, around = rules_of(eqn), []
+    rules = rules_of(eqn)
+    around: list[tuple[str, Sequence[PyTree], PyTree]] = []
     while not isinstance(rules, UserRules):
         if isinstance(rules, BatchedRules):
             around.append(("vmap", rules.dims, rules.batch_size))
