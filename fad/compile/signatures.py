@@ -14,6 +14,7 @@ import numpy as np
 from fad.core import jaxapi, trees
 from fad.core.avals import aval_key, aval_of
 from fad.core.caches import Cache, exact
+from fad.core.faces import tool
 from fad.core.level import outlived, state
 from fad.core.tensor import Tensor
 from fad.core.trees import Rest, Static, partition
@@ -142,9 +143,10 @@ def check_static(x: object, who: str) -> None:
     except TypeError:
         if any([isinstance(value, Tensor) for value in getattr(x, "__dict__", {}).values()]):
             return  # an object with Tensors, which are read from it: it is known by its identity
+        advice = tool("hints.mistakes").how_to_register(x)
         raise TypeError(
             f"{who}: a static argument must be hashable, got {describe(x)}. Pass it as "
-            f"arrays, as a tuple, or as an object with __hash__ and __eq__.{trees.how_to_register(x)}"
+            f"arrays, as a tuple, or as an object with __hash__ and __eq__.{advice}"
         ) from None
 
 

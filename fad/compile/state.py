@@ -426,7 +426,7 @@ class StepState:
         around = [x.level for v in values for x in layers(v)]
         for level in around:
             if not level.on_tape and not level.traces and level.id > leaf.born:
-                raise GradientError(leaf_outside(0, leaf, level))
+                raise leaf_outside(0, leaf, level)
 
     def targets(self, leaves: Sequence[PyTree], changed: Sequence[int]) -> list[PyTree]:
         """What the effects are on, checked; ``changed``: more leaves of the arguments that are written to."""

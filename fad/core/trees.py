@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Self
@@ -183,19 +182,6 @@ def path_names(tree: PyTree) -> list[str]:
     """
     leaves, _ = tree_util.tree_flatten_with_path(tree, is_leaf=is_leaf)
     return [tree_util.keystr(path) for path, _ in leaves]
-
-
-def how_to_register(x: object) -> str:
-    """What a message adds about ``x``, where that is an object with arrays but no pytree; else nothing."""
-    cls = type(x)
-    if not any([hasattr(value, "dtype") for value in getattr(x, "__dict__", {}).values()]):
-        return ""
-    name = cls.__name__
-    made = "" if dataclasses.is_dataclass(cls) else f"make {name} a dataclass, and "
-    return (
-        f" To have its fields taken for arguments, {made}register it once: "
-        f"jax.tree_util.register_dataclass({name})."
-    )
 
 
 def broadcast_prefix(prefix: PyTree, tree: PyTree, who: str, of: str = "argument") -> list[PyTree]:

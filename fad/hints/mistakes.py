@@ -5,6 +5,7 @@ The library asks by `fad.errors.advice`, where an error is raised.
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import re
 import traceback
@@ -211,3 +212,16 @@ def _line(error: BaseException) -> str:
     """The line of code that raised the error."""
     steps = [*traceback.walk_tb(error.__traceback__)]
     return linecache.getline(steps[-1][0].f_code.co_filename, steps[-1][1]) if steps else ""
+
+
+def how_to_register(x: object) -> str:
+    """What a message adds about ``x``, where that is an object with arrays but no pytree; else nothing."""
+    cls = type(x)
+    if not any([hasattr(value, "dtype") for value in getattr(x, "__dict__", {}).values()]):
+        return ""
+    name = cls.__name__
+    made = "" if dataclasses.is_dataclass(cls) else f"make {name} a dataclass, and "
+    return (
+        f" To have its fields taken for arguments, {made}register it once: "
+        f"jax.tree_util.register_dataclass({name})."
+    )

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core.borrowed import as_array
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.level import (
     Level,
@@ -96,7 +97,7 @@ def roots_of(
         elif isinstance(t, Tensor):
             t = outlived(t)
             if not isinstance(t, Tensor) or not t.requires_grad:
-                raise GradientError(_untracked(t, k, who))
+                raise GradientError(tool("hints.gradients").untracked(t, k, who))
             level, edge, expected = t.level, gradient_edge(t), t.aval
         else:
             raise ArgumentError(f"{who}: output {k} must be a Tensor, got {describe(t)}")
@@ -152,28 +153,6 @@ def _checked(c: Any, k: int, expected: Any, who: str) -> Value:
             f"{expected.dtype}: pass its real part"
         )
     return c if isinstance(c, Tensor) else as_array(c, expected.dtype)
-
-
-def _untracked(t: Any, k: int, who: str) -> str:
-    """The message for an output that does not require grad."""
-    for below in layers(t):
-        if below.requires_grad:
-            return (
-                f"{who}: element {k} of tensors belongs to {t.level!r} and does not require grad "
-                f"there; what it is computed from requires grad at {below.level!r}, which that "
-                "transform is inside of. Call it on what the transform returns, outside of it."
-            )
-    text = f"{who}: element {k} of tensors does not require grad and does not have a grad_fn"
-    if not jnp.issubdtype(t.dtype, jnp.inexact):
-        return (
-            f"{text}: it has dtype {t.dtype}, and comparisons, argmax and conversions to integers have no "
-            "derivative. Compute the loss from values of floating dtype."
-        )
-    return (
-        f"{text}: {describe(t)}. Set requires_grad=True on an input it is computed from, outside of "
-        "no_grad, and without detach() and numpy() between. If it is a gradient, compute it with "
-        "create_graph=True."
-    )
 
 
 def edges_of(inputs: Sequence[Operand], who: str) -> list[tuple[Node, int]]:
@@ -270,7 +249,13 @@ def refuse_leaves_outside(
         else:
             lost = _lost_leaf(y, level) if isinstance(y, Tensor) and y.requires_grad else None
         if lost is not None:
-            raise GradientError(leaf_outside(k, lost, level))
+            raise leaf_outside(k, lost, level)
+
+
+def leaf_outside(k: int, x: object, level: Level) -> GradientError:
+    """That a `backward` inside of ``level`` does not reach a leaf that output ``k`` depends on."""
+    made_inside = isinstance(x, Tensor) and _since(x) >= level.id
+    return GradientError(tool("hints.gradients").leaf_outside(k, x, level, made_inside))
 
 
 def _levels(x: object) -> list[Level]:
@@ -363,23 +348,6 @@ def _leaves(
             for t in layers(beyond):
                 if t.requires_grad:
                     yield from [(leaf, True) for leaf, _ in _leaves(t, cut, arguments)]
-
-
-def leaf_outside(k: int, x: object, level: Level) -> str:
-    """The message for a leaf that a `backward` inside of ``level`` does not reach."""
-    start = f"backward() inside of a transform ({level!r}): element {k} of tensors depends on"
-    if isinstance(x, Tensor) and _since(x) >= level.id:
-        return (
-            f"{start} a leaf of {x.level!r} ({describe(x)}) that was made inside, and would give it no "
-            "gradient. Make the leaf of what the function is given (t = x.detach().requires_grad_()), or "
-            "take that gradient by fad.grad of a function of the leaf."
-        )
-    return (
-        f"{start} a leaf from outside of it ({describe(x)}), whose .grad it does not reach or must not "
-        "change. Return the loss and call backward() on it outside of the transform; or make the leaf an "
-        "argument of the function, for which the transform gives the derivative; or, if it is a constant "
-        "there, write w.detach(), or name the leaves that are meant: backward(inputs=[...])."
-    )
 
 
 # The backward passes of the public API: `backward` and `grad`.

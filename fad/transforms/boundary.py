@@ -17,6 +17,7 @@ from fad.core import trees
 from fad.core.avals import SCALARS, aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type, float0
 from fad.core.level import Level, bind, captured_by_jit, outlived, state
 from fad.core.replay_protocol import begin_trace
@@ -298,7 +299,7 @@ class Call:
         if not is_operand(leaf):
             advice = (
                 ". Only arrays can be differentiated: pass what is not an array as another argument."
-                f"{trees.how_to_register(leaf)}"
+                f"{tool('hints.mistakes').how_to_register(leaf)}"
             )
             raise ArgumentError(
                 f"{self.who}: {self.names[k]} must be an array, got {describe(leaf)}"
@@ -306,15 +307,10 @@ class Call:
             )
         value: Value = lower(leaf)
         if differentiated and not is_inexact(value.dtype):
-            convert = f"write {float(leaf)}" if isinstance(leaf, int) else "x.astype(float)"
-            advice = f"Convert it ({convert}), or leave"
-            if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-                advice = "A random key has no derivative: leave"
-            raise ArgumentError(
-                f"{self.who}: {self.names[k]} must have a floating or complex dtype to be differentiated, "
-                f"got {describe(leaf)}. {advice} it out: give {self.who} a function of what is "
-                "to be differentiated alone, as in lambda w: loss(w, labels)."
+            problem = tool("hints.gradients").no_derivative(
+                self.who, self.names[k], leaf, value.dtype
             )
+            raise ArgumentError(problem)
         return value
 
     @functools.cached_property

@@ -17,6 +17,7 @@ from fad.core import jaxapi, trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
+from fad.core.faces import tool
 from fad.core.level import Level, bind, restores_modes
 from fad.core.primitive import Primitive
 from fad.core.replay_protocol import begin_trace
@@ -138,33 +139,9 @@ def _check_scalar(out: PyTree, who: str) -> None:
         aval = out.aval
         if aval.shape == () and aval.dtype.kind == "f":
             return
-    what = "loss" if who == "ggnvp" else "function"
-    if not isinstance(out, (Tensor, jax.Array, np.ndarray, np.generic, float, int)):
-        advice = "Reduce the output to one number"
-        if out is None:
-            advice = (
-                "Return the number itself: without return it is None, and y.backward() is None too"
-            )
-        elif who in WITH_AUX:
-            advice += ", or pass has_aux=True and return (scalar, anything)"
-        raise GradientError(
-            f"{who}: the {what} must return a real scalar, got {describe(out)}. {advice}."
-        )
-    shape = np.shape(out) if not isinstance(out, Tensor) else out.shape
-    if shape != ():
-        raise GradientError(
-            f"{who}: the {what} must return a real scalar, got an output of shape {shape}. Reduce "
-            "it (.sum(), .mean()), or use fad.vjp or fad.jacrev for outputs that are not scalar."
-        )
-    if isinstance(out, Tensor) and not jnp.issubdtype(out.dtype, np.floating):
-        advice = (
-            "Take a real part or absolute value, or use fad.vjp."
-            if jnp.issubdtype(out.dtype, np.complexfloating)
-            else "Comparisons, argmax and conversions to integers have no derivative."
-        )
-        raise GradientError(
-            f"{who}: the {what} must return a real scalar, got dtype {out.dtype}. {advice}"
-        )
+    problem = tool("hints.gradients").not_real_scalar(out, who, who in WITH_AUX)
+    if problem:
+        raise GradientError(problem)
 
 
 def vjp(f: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> PyTree:

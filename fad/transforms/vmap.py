@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fad.core import trees
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.level import Level, bind, outlived, restores_modes
 from fad.core.primitive import Primitive
@@ -370,9 +371,10 @@ def batch_inputs(
                 f"inputs, got {describe(d)}"
             )
         if not isinstance(x, _ARRAYS):
+            advice = tool("hints.mistakes").how_to_register(x)
             raise StructureError(
                 f"vmap: {names()[k]} is mapped over dimension {d} but is {describe(x)}, not an "
-                f"array: give it in_dims None, or pass an array.{trees.how_to_register(x)}"
+                f"array: give it in_dims None, or pass an array.{advice}"
             )
         value = lower(x)
         shape = value.shape

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "core/types": "project/test_annotations.py",
     "extend/types": "project/test_annotations.py",
     "hints/calls": "arrays/test_operations_call_notes.py",
+    "hints/gradients": "transforms/test_backward.py",
     "hints/mistakes": "errors/test_advice.py",
     "random": "arrays/test_namespaces.py",
     "replay/policy": "replay/test_program.py",
