@@ -563,15 +563,6 @@ class VjpPlan:
         self.as_called: VjpPlan | None = None
         self._vjps: dict[Hashable, Primitive] = {}
 
-    def narrow(self, rows: DependenceRows, differentiable: Sequence[bool]) -> None:
-        """Pass gradients on to what the differentiable outputs depend on alone."""
-        of_differentiable = select(differentiable, rows)
-        self.routed = tuple(
-            [any([row[k] for row in of_differentiable]) for k in range(len(self.mask))]
-        )
-        if any([row != self.routed for row in of_differentiable]):
-            self.rows = rows
-
     def sends(self, cotangents: Sequence[MaybeValue], need: Sequence[bool]) -> tuple[bool, ...]:
         """Which of the inputs in ``need`` get a gradient from the outputs that have a cotangent."""
         rows = select([c is not None for c in cotangents], self.rows or ())
@@ -699,7 +690,11 @@ class ResidualPlan(VjpPlan):
             rows = rows_of(trace(flat, structs)[0], mask, paths or COMPUTED)
             pairs = zip(differentiable, rows, strict=True)
             differentiable = tuple([d and any(row) for d, row in pairs])
-            self.narrow(rows, differentiable)
+            # Gradients are passed on to what the differentiable outputs depend on alone.
+            each = select(differentiable, rows)
+            self.routed = tuple([any([row[k] for row in each]) for k in range(len(mask))])
+            if any([row != self.routed for row in each]):
+                self.rows = rows
         self.differentiable = differentiable
         if not any(differentiable):
             self.leaves = []  # no vjp will run

@@ -18,8 +18,8 @@ slower. The core uses replay through this protocol alone. The call sites are:
 * `Deferred.get`: an empty slot of a lazy Tensor (`Tensor.__getattr__`);
 * `Deferred.materialize`: `Tensor.node`, and `core.level.flush`, which is called before the state of a Tensor
   or a mode changes (views.aliases, methods.history, tape.anomaly, grad modes) and before an array is returned
-  that the caller may donate (methods.values, views.pytree, bridge.compilation);
-* `Deferred.finish`: `transforms.reverse`, `jacobians` and `backward`, where gradients are computed;
+  that the caller may donate (methods.values, views.pytree, compile.jit);
+* `Deferred.finish`: `transforms.grad` and `backward`, where gradients are computed;
 * `Deferred.close`: `RecordingLevel.__exit__`;
 * `fad.autograd.compiled`, for `cache_info`, `clear_cache` and `explain`, which reads `log`.
 """
