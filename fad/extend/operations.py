@@ -103,7 +103,7 @@ def operation(
             f"{called}: vjp must be a pair of functions (forward, backward), got {vjp!r}"
         )
 
-    def make(rest: Rest, pure: Callable[[Body], Body], **options: bool) -> Primitive:
+    def make(rest: Rest, pure: Callable[[Body], Body], **options: PyTree) -> Primitive:
         written = _WrittenRules(called, rest, pure)
         return Primitive(
             called,
