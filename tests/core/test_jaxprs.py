@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from helpers import assert_close
 from jax._src.interpreters import mlir
 
-from fad.core import jaxapi, jaxprs, residuals
+from fad.core import jaxapi, jaxprs, primitive
 from fad.core.jaxprs import (
     bind_jaxpr,
     calls_host,
@@ -103,7 +103,7 @@ def test_names_in_tables_are_those_of_primitives() -> None:
     registries = (mlir._lowerings, *mlir._platform_specific_lowerings.values())
     names = {primitive.name for registry in registries for primitive in registry}
     tables = (
-        residuals.EXPENSIVE,
+        primitive.EXPENSIVE,
         jaxprs.ELEMENTWISE,
         repeats._CHEAP,
         repeats._COSTLY,

@@ -18,7 +18,7 @@ import pytest
 
 import fad
 import fad.numpy as fnp
-from fad.errors.tracebacks import shown
+from fad.hints.tracebacks import shown
 
 J, N = jnp.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0])
 
