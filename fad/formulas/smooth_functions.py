@@ -748,11 +748,11 @@ def _parts_rule(
 _parts = with_rule(lambda a, weights, *parts: parts, _parts_rule)
 
 
-def _transposed_inverse(triangles: Array, permutation: Array) -> Array:
+def _transposed_inverse(triangles: Array, permutation: Array, factors: Array) -> Array:
     solve = functools.partial(lax.linalg.triangular_solve, triangles, transpose_a=True)
     places = jnp.arange(triangles.shape[-1])[:, None]
     permuted = (permutation[..., None, :] == places).astype(triangles.dtype)
-    return solve(solve(permuted, lower=True, unit_diagonal=True))
+    return solve(solve(permuted, lower=True, unit_diagonal=True) * factors[..., None, :])
 
 
 def _parts_of(lu: Array, swaps: Array, permutation: Array) -> tuple[Array, ...]:
@@ -774,7 +774,7 @@ def _parts_of(lu: Array, swaps: Array, permutation: Array) -> tuple[Array, ...]:
     is_small = jnp.any(places, -1)
     replaced = jnp.where(is_small | (pivots == 0), largest, pivots)
     triangles = jnp.where(jnp.eye(n, dtype=bool), replaced[..., None], lu)
-    inverse = _transposed_inverse(triangles, permutation)
+    inverse = _transposed_inverse(triangles, permutation, jnp.ones_like(replaced))
     right = lax.linalg.triangular_solve(triangles, places * largest[..., None], left_side=True)
     left = jnp.take_along_axis(inverse, smallest[..., None, :], -1) * largest[..., None]
     small = jnp.take_along_axis(pivots, smallest, -1)
@@ -786,10 +786,9 @@ def _parts_of(lu: Array, swaps: Array, permutation: Array) -> tuple[Array, ...]:
     return weights, inverse, left, right, block, rest.astype(lu.dtype)
 
 
-def _by_parts(a: Array, *factors: Array) -> Array:
-    """The cofactors of ``a``, which divide by none of the small pivots."""
-    weights, *parts = _parts_of(*factors)
-    inverse, left, right, block, rest = _parts(a, weights, *parts)
+def _of_parts(weights: Array, *parts: Array) -> Array:
+    """The cofactors, which divide by none of the small pivots."""
+    inverse, left, right, block, rest = parts
     x, y, z = [block[..., k, :] for k in range(_BLOCK)]
     minors = jnp.stack([jnp.cross(y, z), jnp.cross(z, x), jnp.cross(x, y)], -1)
     rest = rest[..., None, None]
@@ -798,26 +797,71 @@ def _by_parts(a: Array, *factors: Array) -> Array:
     return determinant * inverse - _thin_product(left, columns.mT)
 
 
+def _products(ratios: Array) -> tuple[Array, Array, Array]:
+    """The products of all numbers before each, of all behind each, and of all between two."""
+    n = ratios.shape[-1]
+    rows = jnp.arange(-1, n)
+
+    def step(product: Array, column: tuple[Array, Array]) -> tuple[Array, Array]:
+        m, ratio = column
+        return jnp.where(m > rows, product * ratio[..., None], 1), product
+
+    ones = jnp.ones((*ratios.shape[:-1], n + 1), ratios.dtype)
+    behind, columns = lax.scan(step, ones, (jnp.arange(n), jnp.moveaxis(ratios, -1, 0)))
+    between = jnp.moveaxis(columns, 0, -1)
+    return between[..., 0, :], behind[..., 1:], between[..., 1:, :]
+
+
 def _cofactors(det: Function) -> Function:
-    """The determinant times the transposed inverse; by parts where a pivot is small, and where it is
-    differentiated: its derivative would have the rounding error over the pivot, the next one over its square.
+    """The determinant times the transposed inverse, by the factorization that the value is computed of.
+    Where a pivot is small beside the largest, at ``100 n eps``, `lax.cond` takes a formula that does not
+    divide by it.
+
+    Differentiated, it is computed by parts: its derivative would have ``eps`` over the pivot as its error,
+    the next one ``eps`` over its square.
     """
 
-    def by_inverse(a: Array, lu: Array, _: Array, permutation: Array) -> Array:
-        return det(a)[..., None, None] * _transposed_inverse(lu, permutation)
+    def regular(value: Array, lu: Array, *_: Array) -> tuple[Array, ...]:
+        ones = jnp.ones(lu.shape[:-1], lu.dtype)
+        return value, lu, ones, ones
+
+    def singular(value: Array, lu: Array, pivots: Array, is_small: Array) -> tuple[Array, ...]:
+        """With ones in place of pivots that are small.
+
+        The minors of a triangular matrix are those of one with other numbers on its diagonal, where elements
+        over it, rows and columns are multiplied by products of old numbers over new ones.
+        """
+        diagonal = jnp.diagonal(lu, axis1=-2, axis2=-1)
+        before, behind, between = _products(jnp.where(is_small, diagonal, 1))
+        replaced = jnp.where(is_small, 1, diagonal)
+        sizes = jnp.abs(replaced)
+        swaps = jnp.sum(pivots != jnp.arange(lu.shape[-1]), -1)
+        sign = jnp.prod(replaced / sizes, -1) * (1 - 2 * (swaps % 2))
+        scale = (sign * jnp.exp(jnp.sum(jnp.log(sizes), -1))).astype(value.dtype)
+        on_diagonal = jnp.eye(lu.shape[-1], dtype=bool)
+        triangles = jnp.where(on_diagonal, replaced[..., None], lu * between)
+        return jnp.where(jnp.any(is_small, -1), scale, value), triangles, behind, before
 
     @jax.custom_jvp
     def cofactors(a: Array) -> Array:
-        lu, *swaps = lax.linalg.lu(a)
+        lu, pivots, permutation = lax.linalg.lu(a)
         sizes = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
-        small = a.shape[-1] * float(jnp.finfo(a.dtype).eps)
+        small = a.shape[-1] * float(jnp.finfo(a.dtype).eps) * 100
         is_small = sizes <= small * jnp.max(sizes, -1, keepdims=True)
-        return lax.cond(any_of(is_small), _by_parts, by_inverse, a, lu, *swaps)
+        scale, triangles, behind, before = lax.cond(
+            any_of(is_small), singular, regular, det(a), lu, pivots, is_small
+        )
+        inverse = _transposed_inverse(triangles, permutation, behind)
+        return inverse * (scale[..., None] * before)[..., None, :]
 
     @cofactors.defjvp
-    def jvp(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Array, Array]:
-        factors = lax.linalg.lu(lax.stop_gradient(primals[0]))
-        return jax.jvp(lambda a: _by_parts(a, *factors), primals, tangents)
+    def by_parts(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Array, Array]:
+        weights, *parts = _parts_of(*lax.linalg.lu(lax.stop_gradient(primals[0])))
+
+        def moved(a: Array) -> Array:
+            return _of_parts(weights, *_parts(a, weights, *parts))
+
+        return jax.jvp(moved, primals, tangents)
 
     return cofactors
 
