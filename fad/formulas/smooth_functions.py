@@ -716,27 +716,6 @@ def _of_four(a: Array) -> Array:
     return p[0] * q[0] - p[1] * q[1] + p[2] * q[2] + p[3] * q[3] - p[4] * q[4] + p[5] * q[5]
 
 
-_inverse = with_rule(jnp.linalg.inv, lambda out, _, tangents: -out @ tangents[0] @ out)
-
-
-def _by_blocks(det: Function, a: Array, u: Array, s: Array, vh: Array) -> Array:
-    """The determinant as that of a regular block, times that of its Schur complement.
-
-    The blocks are those of ``u.T @ a @ v``, with constant singular vectors of ``a``: the smallest
-    singular values are in the complement. If more than ``_BLOCK`` are zero, so are all derivatives up
-    to the order ``_BLOCK``.
-    """
-    # Its value is diagonal, to the last digit.
-    values = s[..., None] * jnp.eye(a.shape[-1], dtype=a.dtype)
-    turned = values + jnp.conj(u.mT) @ (a - lax.stop_gradient(a)) @ jnp.conj(vh.mT)
-    k = a.shape[-1] - _BLOCK
-    zero = s[..., k - 1] == 0
-    regular = jnp.where(zero[..., None, None], jnp.eye(k, dtype=a.dtype), turned[..., :k, :k])
-    right, left, rest = turned[..., :k, k:], turned[..., k:, :k], turned[..., k:, k:]
-    complement = rest - left @ _inverse(regular) @ right
-    return jnp.where(zero, 0, det(u) * det(vh) * det(regular) * _triple_product(complement))
-
-
 @custom_vmap
 def any_of(singular: Array) -> Array:
     """Whether one is, of a batch too: so that a `cond` stays one under `vmap`."""
@@ -746,6 +725,76 @@ def any_of(singular: Array) -> Array:
 @any_of.def_vmap
 def _any_of_batch(size: int, batched: Sequence[bool], singular: Array) -> tuple[Array, bool]:
     return any_of(singular), False
+
+
+def _thin_product(a: Array, b: Array) -> Array:
+    """A product with three terms for each element, as XLA fuses it."""
+    return sum([a[..., :, k, None] * b[..., None, k, :] for k in range(_BLOCK)], 0)
+
+
+def _parts_rule(
+    out: Sequence[Array], primals: Sequence[Array], tangents: Sequence[Array]
+) -> tuple[Array, ...]:
+    inverse, left, right, _, rest = out
+    weights, t = primals[1], tangents[0]
+    both, n = jnp.concatenate([inverse, left], -1), t.shape[-1]
+    rows, columns = -inverse @ t.mT @ both, -both.mT @ (t @ right)
+    along = jnp.sum(inverse * t, (-2, -1))
+    block = weights * columns[..., n:, :]
+    return rows[..., :n], rows[..., n:], columns[..., :n, :], block, rest * along
+
+
+# Parts of a determinant and of an inverse; the matrix is there for their derivatives alone.
+_parts = with_rule(lambda a, weights, *parts: parts, _parts_rule)
+
+
+def _transposed_inverse(triangles: Array, permutation: Array, factors: Array) -> Array:
+    solve = functools.partial(lax.linalg.triangular_solve, triangles, transpose_a=True)
+    places = jnp.arange(triangles.shape[-1])[:, None]
+    permuted = (permutation[..., None, :] == places).astype(triangles.dtype)
+    return solve(solve(permuted, lower=True, unit_diagonal=True) * factors[..., None, :])
+
+
+def _parts_of(lu: Array, swaps: Array, permutation: Array) -> tuple[Array, ...]:
+    """Of ``a = P L U``, where ``d`` are its three smallest pivots, at the places ``E``.
+
+    With ``p``, the largest, in place of each it is another matrix, ``b = a + P L E (p - d) E.T``. The parts
+    are finite for a singular matrix too, and so are their derivatives, which are polynomials in them:
+
+        weights = (d - p) / p, inverse = inv(b).T, left = p inv(b).T E, right = p inv(b) P L E,
+        block = p + weights p E.T inv(U of b) E, rest = det(b) / p**3
+    """
+    n = lu.shape[-1]
+    pivots = jnp.diagonal(lu, axis1=-2, axis2=-1)
+    sizes = jnp.abs(pivots)
+    largest = jnp.max(sizes, -1, keepdims=True).astype(lu.dtype)
+    largest = jnp.where(largest == 0, 1, largest)
+    smallest = lax.top_k(-sizes, _BLOCK)[1]
+    places = smallest[..., None, :] == jnp.arange(n)[:, None]
+    is_small = jnp.any(places, -1)
+    replaced = jnp.where(is_small | (pivots == 0), largest, pivots)
+    triangles = jnp.where(jnp.eye(n, dtype=bool), replaced[..., None], lu)
+    inverse = _transposed_inverse(triangles, permutation, jnp.ones_like(replaced))
+    right = lax.linalg.triangular_solve(triangles, places * largest[..., None], left_side=True)
+    left = jnp.take_along_axis(inverse, smallest[..., None, :], -1) * largest[..., None]
+    small = jnp.take_along_axis(pivots, smallest, -1)
+    weights = (small / largest - 1)[..., None]
+    block = weights * largest[..., None] * jnp.take_along_axis(right, smallest[..., None], -2)
+    block = jnp.where(jnp.eye(_BLOCK, dtype=bool), small[..., None], block)
+    sign = 1 - 2 * (jnp.sum(swaps != jnp.arange(n), -1) % 2)
+    rest = sign * jnp.prod(jnp.where(is_small, 1, pivots), -1)
+    return weights, inverse, left, right, block, rest.astype(lu.dtype)
+
+
+def _of_parts(weights: Array, *parts: Array) -> Array:
+    """The cofactors, which divide by none of the small pivots."""
+    inverse, left, right, block, rest = parts
+    x, y, z = [block[..., k, :] for k in range(_BLOCK)]
+    minors = jnp.stack([jnp.cross(y, z), jnp.cross(z, x), jnp.cross(x, y)], -1)
+    rest = rest[..., None, None]
+    determinant = rest * jnp.sum(x * minors[..., 0], -1)[..., None, None]
+    columns = rest * _thin_product(right, minors * weights.mT)
+    return determinant * inverse - _thin_product(left, columns.mT)
 
 
 def _products(ratios: Array) -> tuple[Array, Array, Array]:
@@ -763,37 +812,13 @@ def _products(ratios: Array) -> tuple[Array, Array, Array]:
     return between[..., 0, :], behind[..., 1:], between[..., 1:, :]
 
 
-def _from_factors(
-    a: Array,
-    by_svd: Array,
-    permutation: Array,
-    scale: Array,
-    triangles: Array,
-    behind: Array,
-    before: Array,
-) -> tuple[Array, Array]:
-    """The cofactors of ``a``, and these over ``scale``: the transposed inverse where ``a`` is regular."""
-    solve = functools.partial(lax.linalg.triangular_solve, triangles, transpose_a=True)
-    places = jnp.arange(a.shape[-1])[:, None]
-    permuted = (permutation[..., None, :] == places).astype(a.dtype)
-    inverse = solve(solve(permuted, lower=True, unit_diagonal=True) * behind[..., None, :])
-    return inverse * (scale[..., None] * before)[..., None, :], inverse * before[..., None, :]
+def _cofactors(det: Function) -> Function:
+    """The determinant times the transposed inverse, by the factorization that the value is computed of.
+    Where a pivot is small beside the largest, at ``100 n eps``, `lax.cond` takes a formula that does not
+    divide by it.
 
-
-_BY_SVD = 1.5e-8  # sqrt(eps) of double precision
-
-
-def _det(det: Function) -> Function:
-    """JAX's derivative is zero where a pivot is zero that is not the last one.
-
-    The slope is the matrix of cofactors: the determinant times the transposed inverse, by the factorization
-    that the value is computed of. Where a pivot is small beside the largest, at ``100 n eps``, `lax.cond`
-    takes a formula that does not divide by it.
-
-    The derivative of the slope is one of the inverse too, and has ``eps`` over the pivot as its error, the
-    next one ``eps`` over its square, and so on. From ``_BY_SVD`` on, `lax.cond` takes that of blocks, which
-    has all digits. In single precision the bounds are one: of a thousand random matrices two are as near to
-    singular as its ``sqrt(eps)``, and the whole batch would wait for the SVD.
+    Differentiated, it is computed by parts: its derivative would have ``eps`` over the pivot as its error,
+    the next one ``eps`` over its square.
     """
 
     def regular(value: Array, lu: Array, *_: Array) -> tuple[Array, ...]:
@@ -817,42 +842,39 @@ def _det(det: Function) -> Function:
         triangles = jnp.where(on_diagonal, replaced[..., None], lu * between)
         return jnp.where(jnp.any(is_small, -1), scale, value), triangles, behind, before
 
-    def by_inverse(t: Array, a: Array, _: Array, cofactors: Array, inverse: Array) -> Array:
-        along = jnp.sum(cofactors * t, (-2, -1))[..., None, None]
-        return along * inverse - cofactors @ t.mT @ inverse
-
-    def by_blocks(t: Array, a: Array, by_svd: Array, *of_regular: Array) -> Array:
-        mask = by_svd[..., None, None]
-        a = jnp.where(mask, a, jnp.eye(a.shape[-1], dtype=a.dtype))
-        u, s, vh = jnp.linalg.svd(lax.stop_gradient(a), full_matrices=False)
-
-        def slope(a: Array) -> Array:
-            value, pullback = jax.vjp(lambda a: _by_blocks(det, a, u, s, vh), a)
-            return pullback(jnp.ones_like(value))[0]
-
-        tangent = jax.jvp(slope, (a,), (t,))[1]
-        return jnp.where(mask, tangent, by_inverse(t, a, by_svd, *of_regular))
-
-    def of_cofactors(
-        out: tuple[Array, Array], primals: Sequence[Array], tangents: Sequence[Array]
-    ) -> tuple[Array, Array]:
-        (a, by_svd, *_), (t, *_) = primals, tangents
-        tangent = lax.cond(any_of(by_svd), by_blocks, by_inverse, t, a, by_svd, *out)
-        return tangent, -out[1] @ t.mT @ out[1]
-
-    from_factors = with_rule(_from_factors, of_cofactors)
-
-    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
-        a = lax.stop_gradient(primals[0])
+    @jax.custom_jvp
+    def cofactors(a: Array) -> Array:
         lu, pivots, permutation = lax.linalg.lu(a)
         sizes = jnp.abs(jnp.diagonal(lu, axis1=-2, axis2=-1))
-        largest = jnp.max(sizes, -1, keepdims=True)
         small = a.shape[-1] * float(jnp.finfo(a.dtype).eps) * 100
-        is_small = sizes <= small * largest
-        factors = lax.cond(any_of(is_small), singular, regular, det(a), lu, pivots, is_small)
-        by_svd = jnp.any(sizes <= max(small, _BY_SVD) * largest, -1)
-        cofactors, _ = from_factors(primals[0], by_svd, permutation, *factors)
-        return jnp.sum(cofactors * tangents[0], (-2, -1))
+        is_small = sizes <= small * jnp.max(sizes, -1, keepdims=True)
+        scale, triangles, behind, before = lax.cond(
+            any_of(is_small), singular, regular, det(a), lu, pivots, is_small
+        )
+        inverse = _transposed_inverse(triangles, permutation, behind)
+        return inverse * (scale[..., None] * before)[..., None, :]
+
+    @cofactors.defjvp
+    def by_parts(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Array, Array]:
+        weights, *parts = _parts_of(*lax.linalg.lu(lax.stop_gradient(primals[0])))
+
+        def moved(a: Array) -> Array:
+            return _of_parts(weights, *_parts(a, weights, *parts))
+
+        return jax.jvp(moved, primals, tangents)
+
+    return cofactors
+
+
+def _det(det: Function) -> Function:
+    """JAX's derivative is zero where a pivot is zero that is not the last one, and its second derivative
+    is not finite where one is zero. Here all derivatives have all digits where up to three pivots are zero
+    or small. If more are zero, so are all derivatives up to the third.
+    """
+    cofactors = _cofactors(det)
+
+    def rule(out: Array, primals: Sequence[Array], tangents: Sequence[Array]) -> Array:
+        return jnp.sum(cofactors(primals[0]) * tangents[0], (-2, -1))
 
     smooth = with_rule(det, rule)
     polynomials = {3: _triple_product, 4: _of_four}

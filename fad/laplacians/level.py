@@ -254,8 +254,9 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
         return _evaluate_all(closed, inputs[len(inputs) - len(closed.jaxpr.invars) :])
     outs = evaluate_equation(eqn, point)
     kept = [k for k, o in enumerate(outs) if jnp.issubdtype(o.dtype, jnp.inexact)]
+    constants: list[Carried] = [[o, None, None] for o in outs]
     if not kept:
-        return [[o, None, None] for o in outs]
+        return constants
     if _is_product(eqn, len(differentiated)):
         return [_product(eqn, outs[0], *inputs)]
     if eqn.primitive.name == "reduce_sum":
@@ -267,6 +268,9 @@ def _evaluate(eqn: JaxEquation, inputs: list[Carried]) -> list[Carried]:
     if _is_slogdet(eqn):
         return _slogdet(outs, *inputs)
     derivative = derivative_of(eqn, differentiated, kept, point)
+    directions = range(len(point), len(point) + len(differentiated))
+    if not depends_on_point(derivative.jaxpr, directions):
+        return constants  # zero in all directions, as that of `stop_gradient`
     if depends_on_point(derivative.jaxpr, differentiated):
         results = _by_second_derivatives(eqn, derivative, point, differentiated, inputs)
     else:
@@ -367,6 +371,8 @@ def _by_element(
     total: Carried = [out, None, None]
     for place, i in enumerate(differentiated):
         first = derivative_of(eqn, [i], [0], point)
+        if not depends_on_point(first.jaxpr, [len(point)]):
+            continue  # zero, as that of `stop_gradient`
         ones = jnp.ones_like(point[i])
 
         def slope(x: Array, k: int, first: Any = first, ones: Any = ones) -> Array:

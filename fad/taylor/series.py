@@ -121,10 +121,13 @@ def _derived(eqn: JaxEquation, order: int, inputs: list[Series]) -> list[Series]
     point = [x[0] for x in inputs]
     outs = evaluate_equation(eqn, point)
     kept = [k for k, o in enumerate(outs) if jnp.issubdtype(o.dtype, jnp.inexact)]
+    constants = [[o, *[None] * order] for o in outs]
     if not kept:
-        return [[o, *[None] * order] for o in outs]
+        return constants
     directions = [point[k] for k in differentiated]
     derivative = derivative_of(eqn, differentiated, kept, point)
+    if not depends_on_point(derivative.jaxpr, range(len(point), len(point) + len(directions))):
+        return constants  # zero in all directions, as that of `stop_gradient`
     if not depends_on_point(derivative.jaxpr, differentiated):
         results = _each(derivative, order, point, [inputs[k] for k in differentiated])
     else:

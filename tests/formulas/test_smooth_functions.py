@@ -484,6 +484,31 @@ def test_second_derivatives_of_the_determinant_next_to_a_singular_matrix() -> No
             np.testing.assert_allclose(second((u * s) @ vh), want, atol=1e-7)
 
 
+def test_third_derivatives_of_the_determinant_in_a_batch_in_32_bits() -> None:
+    """Their errors were ``eps`` over the square of the smallest pivot; in `jet` they were NaN."""
+    rng = np.random.default_rng(3)
+    u, _, vh = np.linalg.svd(rng.normal(size=(5, 5)))
+    v = rng.normal(size=(5, 5)).astype(np.float32)
+    rows = [np.array([3.0, 2.0, 2.0, 1.0, s]) for s in (2.0, 1e-2, 1e-3, 1e-4, 1e-6, 1e-12)]
+    singular = np.diag([0.0, 2.0, 0.0, 3.0, 1.0])
+    a = np.stack([*[(u * s) @ vh for s in rows], singular, 0 * singular]).astype(np.float32)
+    # The determinant of a + t v is a polynomial of degree 5, through six points.
+    points = np.cos(np.pi * np.arange(6) / 5)
+    values = np.linalg.det(a[:, None].astype(float) + points[:, None, None] * v)
+    want = 6 * np.linalg.solve(np.vander(points, increasing=True), values.T)[3]
+
+    def along(t: Any) -> Any:
+        return fnp.linalg.det(a + t * v)
+
+    of_each = fad.grad(fad.grad(fad.grad(lambda t, k: along(t)[k])))
+    forward = lambda f: lambda t: fad.jvp(f, (t,), (jnp.float32(1),))[1]
+    zero = jnp.float32(0)
+    np.testing.assert_allclose(forward(forward(forward(along)))(zero), want, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(fad.derivatives(along, zero, 3)[3], want, rtol=1e-4, atol=1e-4)
+    for k in (3, 6):
+        np.testing.assert_allclose(of_each(zero, k), want[k], rtol=1e-4)
+
+
 def test_the_gradient_of_a_determinant_takes_one_factorization() -> None:
     """In a batch with a singular matrix too, whose cofactors have any size."""
     a = np.random.default_rng(2).normal(size=(3, 6, 6)).astype(np.float32)

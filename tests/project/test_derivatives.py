@@ -70,6 +70,13 @@ def test_the_program_lists_what_it_does_not_cover(
     assert all(f"not covered: {name}:" in printed for name in missing)
 
 
+def test_a_process_that_ends_costs_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derivatives, "_outcome", eval)
+    ends = "__import__('os')._exit(1)"
+    outcomes = dict(derivatives._outcomes(["1 + 1", ends, "2 + 2"], None))
+    assert outcomes.pop(ends).endswith("GB to compile") and list(outcomes.values()) == [2, 4]
+
+
 def test_what_costs_more_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def sines(x: Any) -> Any:
         return functools.reduce(lambda x, k: fnp.sin(x + k), range(8), x)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import fad
 from fad.taylor.series import RULES, series_of
 
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
@@ -69,6 +70,15 @@ def test_series_are_derivatives_over_factorials(name: str) -> None:
             scale = max(1.0, float(jnp.max(jnp.abs(expected))))
             np.testing.assert_allclose(mine / scale, expected / scale, rtol=1e-3, atol=2e-4)
         g = (lambda g: lambda t: jax.jvp(g, (t,), (1.0,))[1])(g)
+
+
+def test_a_singular_derivative_behind_one_that_is_zero() -> None:
+    """Zeros times an infinite derivative of singular values that are equal would be NaN."""
+
+    def f(x: Any) -> Any:
+        return jnp.linalg.svd(jax.lax.stop_gradient(x) * jnp.eye(3))[1].sum() * x**2
+
+    assert fad.derivatives(fad.from_jax(f), 2.0, 3) == [24.0, 24.0, 12.0, 0.0]
 
 
 def test_one_array_is_single() -> None:
