@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -89,6 +89,48 @@ _ROW_ITEMS: dict[PyTree, Access | None] = {
     set: None,
     frozenset: None,
 }
+
+
+_contents_of_cell = operator.attrgetter("cell_contents")
+# The key of an `Access`, the container, and the key there.
+Look: TypeAlias = tuple[Access | None, PyTree, PyTree]
+
+
+def rows_of(looks: Iterable[Look]) -> list[Callable[[], Iterable[PyTree]]]:
+    """What gives all that is in these places, those of one container by one call of a function in C.
+
+    As long as the containers stay the same; a call raises one of the errors `GONE` if something is gone.
+    """
+    rows: list[Callable[[], Iterable[PyTree]]] = []
+    cells: dict[int, PyTree] = {}
+    groups: dict[tuple[PyTree, int], tuple[PyTree, dict[PyTree, None]]] = {}
+    for access, within, key in looks:
+        if access is None:
+            continue
+        if access is _CELL:
+            cells[id(within)] = within
+        elif _is_plain(access, within, key):
+            getter = operator.attrgetter if access is _ATTRIBUTE else operator.itemgetter
+            groups.setdefault((getter, id(within)), (within, {}))[1][key] = None
+        else:
+            rows.append(functools.partial(map, operator.call, (access.look(within, key),)))
+    if cells:
+        rows.append(functools.partial(map, _contents_of_cell, list(cells.values())))
+    for (getter, _), (within, keys) in groups.items():
+        twice = itertools.islice(
+            itertools.cycle(keys), max(len(keys), 2)
+        )  # a getter of one gives no tuple
+        rows.append(functools.partial(getter(*twice), within))
+    return rows
+
+
+def _is_plain(access: Access, within: PyTree, key: PyTree) -> bool:
+    """Whether something is there, and a getter of `operator` gets it as ``access`` does."""
+    if access is _ATTRIBUTE:
+        return type(key) is str and "." not in key and access.get(within, key, ABSENT) is not ABSENT
+    if access is _DICT_ITEM:
+        return type(within) is dict and key in within
+    return access is _LIST_ITEM and type(within) is list
 
 
 class Place(NamedTuple):

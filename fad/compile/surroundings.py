@@ -74,6 +74,7 @@ from fad.compile.places import (
     MOST,
     NUMBERS,
     Access,
+    Look,
     Place,
     attributes_of,
     attributes_slot,
@@ -85,6 +86,7 @@ from fad.compile.places import (
     items_of,
     places_of,
     reads_of,
+    rows_of,
     view_of,
 )
 from fad.core.jaxapi import array_type
@@ -400,70 +402,97 @@ class Guard:
         empty = {k for _, k in self._empty}
         of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
-        arrays = {k: was for _, k, was in self._read if is_a(was, weakref.ref)}
-        of_a_type |= empty | arrays.keys()
-        self._refs: list[tuple[int, weakref.ref[PyTree]]] = []  # by their places among the looks
-        holders = [x for _, x, _ in self._holders]
-        # How to get each thing, whether it is to be the very object, and whether it was empty.
-        alone = [p for p in self.places if not p.listed or id(p) in self._moved]
-        looks: list[tuple[PyTree, bool, bool]] = [(p.look, True, False) for p in alone]
-        for x in holders:
-            slot = attributes_slot(type(x))
-            if slot is not None and attributes_of(x) is not None:  # whose dict may be another one
-                looks.append((functools.partial(slot.__get__, x), True, False))
+        arrays = {k for _, k, was in self._read if is_a(was, weakref.ref)}
+        of_a_type |= empty
         in_holders = set(self._read_in_holders.values())  # looked at with all that is there
+        same = [p for p in self.places if not p.listed or id(p) in self._moved]
+        looks = [(p.access, p.within, p.key) for p in same]
+        array_looks: list[Look] = []
+        # How to get what is to be of the same type, and which of that was empty.
+        self._looks: list[Callable[[], PyTree]] = []
+        self._may_fill: list[bool] = []
         for k, (access, within, key, behind) in enumerate(self._ways):
-            if access is not None and k not in in_holders:
-                within = within if behind is None else values[behind]
-                if k in arrays:
-                    self._refs.append((len(looks), arrays[k]))
-                looks.append((access.look(within, key), k not in of_a_type, k in empty))
-        self._looks = [look for look, _, _ in looks]
-        self._selected = [same_object for _, same_object, _ in looks]
-        self._may_fill = [was_empty for _, _, was_empty in looks]
-        self._contents: list[Collection[PyTree]] = [holders]
-        self._selected += [False] * len(holders)
+            if access is None or k in in_holders:
+                continue
+            within = within if behind is None else values[behind]
+            if k in arrays or k not in of_a_type:
+                (array_looks if k in arrays else looks).append((access, within, key))
+            else:
+                self._looks.append(access.look(within, key))
+                self._may_fill.append(k in empty)
+        # What gives things that are to be the same, many in one call.
+        self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
+        self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
+        holders = [x for _, x, _ in self._holders]
+        self._rows.append(functools.partial(map, type, holders))
+        tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
+        # The dict of an object may be another one.
+        self._rows += [
+            functools.partial(map, slot.__get__, (x,)) for slot, x in tables if slot is not None
+        ]
+        # Containers in which all is to be the same; and those with other things, and which of them are not.
+        self._contents: list[Collection[PyTree]] = []
+        self._mixed: list[Collection[PyTree]] = []
+        self._selected: list[bool] = []
         for x, (keys, items, _) in [(h, part) for h in holders for part in contents(h)]:
             if keys is not None:
                 self._contents += [keys, _BETWEEN]
-                self._selected += [True] * (len(keys) + 1)
-            if items is not None:
+            if items is None:
+                continue
+            pairs = zip(itertools.count() if keys is None else list(keys), list(items))
+            selected = [
+                id(v) in self._leading or _is_code(v) or (id(x), key) in self._read_in_holders
+                for key, v in pairs
+            ]
+            if all(selected):
                 self._contents += [items, _BETWEEN]
-                pairs = zip(itertools.count() if keys is None else list(keys), list(items))
-                self._selected += [
-                    id(v) in self._leading or _is_code(v) or (id(x), key) in self._read_in_holders
-                    for key, v in pairs
-                ]
-                self._selected.append(True)
-        there = self._now()
+            else:
+                self._mixed += [items, _BETWEEN]
+                self._selected += [*selected, True]
+        there = self._typed_now()
         self._types = list(map(type, there))
-        self._seen = list(itertools.compress(there, self._selected))
+        self._seen = self._same_now(there)
         self._were_empty = [values[k] for k in empty if self._ways[k].access is None]
         self._were_filled = [(values[k], len(values[k])) for _, k, _ in self._filled]
+        self._has_typed = bool(self._types or self._were_empty or self._were_filled)
 
-    def _now(self) -> list[PyTree]:
-        """What is there."""
-        return [*map(operator.call, self._looks), *_each(self._contents)]
+    def _typed_now(self) -> list[PyTree]:
+        """What is to be of the same type; of some of it, more is looked at."""
+        return [*map(operator.call, self._looks), *_each(self._mixed)]
+
+    def _same_now(self, typed: Sequence[PyTree]) -> list[PyTree]:
+        """What is to be the same; ``typed``: `_typed_now`."""
+        same = [*_each(map(operator.call, self._rows)), *_each(self._contents)]
+        if self._mixed:
+            same += itertools.compress(typed[len(self._looks) :], self._selected)
+        return same
 
     def _is_as_noted(self) -> bool:
         """Whether there is what was noted; if not, it may be of the same kind still, see `changes`.
 
         Most calls ask no more than this, which runs no Python code for single places.
         """
-        there = self._now()
-        if list(map(type, there)) != self._types:
+        typed = self._typed_now() if self._has_typed else []
+        if list(map(type, typed)) != self._types:
             return False
-        seen = list(itertools.compress(there, self._selected))
-        if not all(map(operator.is_, seen, self._seen)):
-            if not all(map(_is_same_value, seen, self._seen)):
+        arrays = _each(map(operator.call, self._array_rows))
+        if not all(map(operator.is_, arrays, map(operator.call, self._refs))):
+            return False
+        same = self._same_now(typed)
+        if len(same) != len(self._seen):
+            return False
+        if not all(map(operator.is_, same, self._seen)):
+            if not all(map(_is_same_value, same, self._seen)):
                 return False
-            self._seen = seen  # equal numbers, as those that a scheduler writes again
-        if not all([there[k] is ref() for k, ref in self._refs]):
-            return False
+            self._seen = same  # equal numbers, as those that a scheduler writes again
+        return not self._has_typed or self._are_filled_as_noted(typed)
+
+    def _are_filled_as_noted(self, typed: Sequence[PyTree]) -> bool:
+        """Whether what was empty got numbers, texts and arrays alone, and what holds code is as long."""
         for x, count in self._were_filled:
             if len(x) != count:
                 return False
-        may_fill = itertools.chain(self._were_empty, itertools.compress(there, self._may_fill))
+        may_fill = itertools.chain(self._were_empty, itertools.compress(typed, self._may_fill))
         return not any(map(_holds_things, filter(len, may_fill)))
 
     def holds(self) -> bool:
