@@ -56,6 +56,7 @@ import enum
 import functools
 import inspect
 import itertools
+import math
 import operator
 import re
 import reprlib
@@ -515,6 +516,18 @@ class Guard:
             yield "what it leads to", "is changed by the function itself, where it is traced"
         yield from self._differences()
 
+    def changed_numbers(self) -> list[tuple[str, str]]:
+        """Names of numbers, and of the like, that have changed, and how."""
+        return list(self._changed_numbers(self._values()))
+
+    def _changed_numbers(self, values: Sequence[PyTree]) -> Iterator[tuple[str, str]]:
+        for name, k, was in self._read:
+            if is_a(was, weakref.ref):
+                if values[k] is not was():
+                    yield name, "is another one now"
+            elif not _is_same_value(values[k], was):
+                yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
+
     def _differences(self) -> Iterator[tuple[str, str]]:
         for place in self.places:
             if place.has_changed:
@@ -526,12 +539,7 @@ class Guard:
         for name, k, kind_before, was in self._kinds:
             if kind_of(values[k]) is not kind_before:
                 yield name, f"is {_in_words(values[k])} now, was {was}"
-        for name, k, was in self._read:
-            if is_a(was, weakref.ref):
-                if values[k] is not was():
-                    yield name, "is another one now"
-            elif not _is_same_value(values[k], was):
-                yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
+        yield from self._changed_numbers(values)
         for name, k in self._empty:
             if _holds_things(values[k]):
                 yield name, "is no longer empty"
@@ -540,6 +548,41 @@ class Guard:
             now = _parts_of(x)
             if len(now) != len(parts) or not all(map(_is_same_part, now, parts)):
                 yield name, "has other parts now"
+
+
+class Retraces:
+    """How often a function is traced again for another number outside, in how many ``calls``."""
+
+    MANY = 8  # that are worth a warning
+    SELDOM = 4  # if there are no more calls than so many for each
+
+    def __init__(self, function: str) -> None:
+        self.calls = 0
+        self._function = function
+        self._counts: dict[
+            str, tuple[float, int]
+        ] = {}  # and the calls before the first, by its name
+
+    def note(self, changes: Sequence[tuple[str, str]]) -> None:
+        """Note names of numbers that a trace is for, and how they have changed; warn of one, once."""
+        for name, words in changes:
+            count, before = self._counts.get(name, (0, self.calls - 1))
+            self._counts[name] = count + 1, before
+            if count + 1 < self.MANY:
+                continue
+            is_often = self.calls - before <= self.MANY * self.SELDOM
+            self._counts[name] = -math.inf if is_often else 0, self.calls
+            if is_often:
+                self._warn(name, words, self.calls - before)
+
+    def _warn(self, name: str, words: str, calls: int) -> None:
+        warn_at_users_line(
+            f"jit: {self._function} was traced again {self.MANY} times in {calls} calls, as {name} {words}. "
+            "Python code runs when it is traced, so a call with another number is traced, and that takes far "
+            "longer than the call. Keep the number as a Tensor that is made outside, and write to that "
+            "(lr = fad.tensor(0.1); lr.mul_(0.5)), or pass it as an argument.",
+            UserWarning,
+        )
 
 
 def kind_of(x: PyTree) -> object:

@@ -676,3 +676,32 @@ def step(x):
     module["w"] = fad.tensor(1.0, requires_grad=True)
     module["step"](fad.tensor(3.0))
     assert round(float(module["w"]), 4) == -0.2
+
+
+def test_a_number_that_is_another_one_at_each_call_is_warned_of_once():
+    w, group = fad.tensor(1.0), {"lr": 1.0, "decay": 0.5}
+
+    @fad.jit
+    def step():
+        return w.mul_(group["lr"] * group["decay"]) + 0.0
+
+    def call(rate: float) -> None:
+        group["lr"] = rate
+        step()
+
+    for k in range(8):  # the first call, and seven that are traced again
+        call(1.0 + k)
+    said = r"step was traced again 8 times in 8 calls, as group\['lr'\] is 9.0 now, was 8.0"
+    with pytest.warns(UserWarning, match=said):
+        call(9.0)
+    for k in range(20):
+        call(0.5 + k / 64)
+
+
+def test_a_number_that_a_scheduler_changes_now_and_then_is_not():
+    w, group = fad.tensor(1.0), {"lr": 1.0}
+    step = fad.jit(lambda: w.mul_(group["lr"]) + 0.0)
+    for k in range(60):
+        if k % 5 == 0:
+            group["lr"] *= 0.75
+        step()
