@@ -349,6 +349,25 @@ def reads_of(code: types.CodeType) -> frozenset[str]:
     )
 
 
+# What gives all that is in a dict, or what a computed key is given to.
+_OF_ALL = frozenset("values items get pop setdefault __dict__ vars asdict".split())
+_MERGES = ("DICT_MERGE", "DICT_UPDATE")
+_NO_COMPUTED_KEY = ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE", "BUILD_TUPLE")
+
+
+@functools.lru_cache(maxsize=1024)
+def takes_any_item(code: types.CodeType) -> bool:
+    """Whether code may get an item that it does not name: all items of a dict, or that of a computed key."""
+    if not _OF_ALL.isdisjoint(code.co_names):
+        return True
+    steps = list(dis.get_instructions(code))
+    for before, step in itertools.pairwise(steps):
+        is_item = step.opname == "BINARY_SUBSCR" or step.argrepr == "[]"
+        if step.opname in _MERGES or (is_item and before.opname not in _NO_COMPUTED_KEY):
+            return True
+    return any([takes_any_item(c) for c in code.co_consts if isinstance(c, types.CodeType)])
+
+
 def _texts(constants: Iterable[object]) -> Iterator[str]:
     """The texts among constants of code, also in tuples and sets of them."""
     for x in constants:

@@ -42,8 +42,9 @@ NOTE [numbers that code reads]
 
 A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
-count calls in an attribute that no code reads traces nothing. An item that code comes to without its name
-(by ``**group``, by ``values()``, by a key that is not a text) is that of the trace. The program of a trace
+count calls in an attribute that no code reads traces nothing. Where code comes to items without naming them
+(by ``**group``, by ``values()``, by a computed key), it is for all in the dicts that it names, if there are
+no more than 64. The program of a trace
 for other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
 [numbers in bodies] in `fad.tape.staged`.
 """
@@ -88,6 +89,7 @@ from fad.compile.places import (
     places_of,
     reads_of,
     rows_of,
+    takes_any_item,
     view_of,
 )
 from fad.core.jaxapi import array_type
@@ -337,8 +339,9 @@ class Guard:
         ] = {}  # by what they are in, and the key
         codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
         reads = frozenset[str]().union(*map(reads_of, codes))
+        takes_any = any(map(takes_any_item, codes))
         for place in places:
-            if _is_read(place, reads):
+            if _is_read(place, reads, takes_any):
                 number = self._number(place, numbers, leading)
                 is_array = is_a(place.value, _ARRAYS)  # which is not kept for this
                 was = weakref.ref(place.value) if is_array else place.value
@@ -614,8 +617,10 @@ def _in_words(x: PyTree) -> str:
     return f"a {type(x).__name__}" if name is None else f"{name}"
 
 
-def _is_read(place: Place, reads: Collection[str]) -> bool:
+def _is_read(place: Place, reads: Collection[str], takes_any: bool) -> bool:
     """Whether code with these `reads_of` may read a number, a text, an enum or an array there.
+
+    ``takes_any``: some of it may get items without naming them, see `takes_any_item`.
 
     One that the trace itself changes would be another one at each call: it does not count, and the user is
     warned of it. A flag counts all the same, since it may say that a call was the first one.
@@ -624,11 +629,13 @@ def _is_read(place: Place, reads: Collection[str]) -> bool:
         return False
     if place.has_changed and type(place.value) is not bool:
         return False
+    if place.is_variable or _is_named(place, reads):
+        return True
     row = place.parent
-    if is_a(row.value, (list, tuple)):
-        count = (list if is_a(row.value, list) else tuple).__len__(row.value)
-        return count <= _FIRST and (row.is_variable or _is_named(row, reads))
-    return place.is_variable or _is_named(place, reads)
+    kind = next((k for k in (list, tuple, dict) if is_a(row.value, k)), None)
+    if kind is None or (kind is dict and type(place.key) is str and not takes_any):
+        return False
+    return kind.__len__(row.value) <= _FIRST and (row.is_variable or _is_named(row, reads))
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:

@@ -705,3 +705,40 @@ def test_a_number_that_a_scheduler_changes_now_and_then_is_not():
         if k % 5 == 0:
             group["lr"] *= 0.75
         step()
+
+
+_COMPUTED = "".join(["l", "r"])
+_BY_NUMBER = {0: 0.5, 1: 0.5}
+_GROUP = {"lr": 0.5, "decay": 0.5}
+_NESTED = {"of": {"lr": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda w: (lambda lr, decay: w * lr * decay)(**_GROUP),
+        lambda w: w * sum(_GROUP.values()),
+        lambda w: w * sum(v for _, v in _GROUP.items()),
+        lambda w: w * sum(_GROUP[k] for k in _GROUP),
+        lambda w: w * {**_GROUP}[_COMPUTED],
+        lambda w: w * _GROUP.get(_COMPUTED, 0.0),
+        lambda w: w * _GROUP[_COMPUTED],
+        lambda w: w * _BY_NUMBER[0],
+        lambda w: w * next(iter(_NESTED["of"].values())),
+    ],
+)
+def test_numbers_that_code_takes_from_a_dict_without_naming_them(code):
+    w = fad.tensor([1.0, 2.0])
+    compiled = fad.jit(lambda: code(w))
+    for rate in (0.5, 0.25, 0.125):
+        _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"]["lr"] = rate
+        assert compiled().tolist() == code(w).tolist()
+
+
+def test_a_number_in_a_dict_of_which_code_names_other_items_traces_nothing():
+    w, group = fad.tensor(1.0), {"lr": 0.5, "calls": 0}
+    step, traces = counted(lambda: w.mul_(group["lr"]) + 0.0)
+    for _ in range(5):
+        step()
+        group["calls"] += 1
+    assert len(traces) == 1
