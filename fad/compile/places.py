@@ -350,7 +350,8 @@ def reads_of(code: types.CodeType) -> frozenset[str]:
 
 
 # What gives all that is in a dict, or what a computed key is given to.
-_OF_ALL = frozenset("values items get pop setdefault __dict__ vars asdict".split())
+_OF_ALL = frozenset("values items get pop setdefault".split())
+ALL_ATTRIBUTES = frozenset("__dict__ vars asdict astuple".split())  # what gives all of an object
 _MERGES = ("DICT_MERGE", "DICT_UPDATE")
 _NO_COMPUTED_KEY = ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE", "BUILD_TUPLE")
 
@@ -361,9 +362,14 @@ def takes_any_item(code: types.CodeType) -> bool:
     if not _OF_ALL.isdisjoint(code.co_names):
         return True
     steps = list(dis.get_instructions(code))
+    has_keywords = code.co_flags & inspect.CO_VARKEYWORDS
+    last = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    keywords = code.co_varnames[last] if has_keywords else None  # those that it hands on
     for before, step in itertools.pairwise(steps):
         is_item = step.opname == "BINARY_SUBSCR" or step.argrepr == "[]"
-        if step.opname in _MERGES or (is_item and before.opname not in _NO_COMPUTED_KEY):
+        if is_item and before.opname not in _NO_COMPUTED_KEY:
+            return True
+        if step.opname in _MERGES and before.argval != keywords:
             return True
     return any([takes_any_item(c) for c in code.co_consts if isinstance(c, types.CodeType)])
 

@@ -43,8 +43,8 @@ NOTE [numbers that code reads]
 A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
 count calls in an attribute that no code reads traces nothing. Where code comes to items without naming them
-(by ``**group``, by ``values()``, by a computed key), it is for all in the dicts that it names, if there are
-no more than 64. The program of a trace
+(by ``**group``, by ``values()``, by a computed key, by ``vars(x)``), it is for all in the dicts that it
+names, if there are no more than 64, or in all objects. The program of a trace
 for other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
 [numbers in bodies] in `fad.tape.staged`.
 """
@@ -72,6 +72,7 @@ import numpy as np
 
 from fad.compile.places import (
     ABSENT,
+    ALL_ATTRIBUTES,
     GONE,
     MOST,
     NUMBERS,
@@ -632,8 +633,11 @@ def _is_read(place: Place, reads: Collection[str], takes_any: bool) -> bool:
     if place.is_variable or _is_named(place, reads):
         return True
     row = place.parent
-    kind = next((k for k in (list, tuple, dict) if is_a(row.value, k)), None)
-    if kind is None or (kind is dict and type(place.key) is str and not takes_any):
+    kinds = (list, tuple, collections.deque, dict)
+    kind = next((k for k in kinds if is_a(row.value, k)), None)
+    if kind is None:  # an object
+        return type(place.key) is str and not ALL_ATTRIBUTES.isdisjoint(reads)
+    if kind is dict and type(place.key) is str and not takes_any:
         return False
     return kind.__len__(row.value) <= _FIRST and (row.is_variable or _is_named(row, reads))
 

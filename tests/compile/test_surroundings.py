@@ -713,6 +713,15 @@ _GROUP = {"lr": 0.5, "decay": 0.5}
 _NESTED = {"of": {"lr": 0.5}}
 
 
+class Rates:
+    def __init__(self) -> None:
+        self.rate = 0.5
+
+
+_SETTINGS = Rates()
+_RATES = collections.deque([0.5])
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -725,13 +734,16 @@ _NESTED = {"of": {"lr": 0.5}}
         lambda w: w * _GROUP[_COMPUTED],
         lambda w: w * _BY_NUMBER[0],
         lambda w: w * next(iter(_NESTED["of"].values())),
+        lambda w: w * sum(vars(_SETTINGS).values()),
+        lambda w: w * sum(_SETTINGS.__dict__.values()),
+        lambda w: w * sum(_RATES),
     ],
 )
-def test_numbers_that_code_takes_from_a_dict_without_naming_them(code):
+def test_numbers_that_code_comes_to_without_naming_them(code):
     w = fad.tensor([1.0, 2.0])
     compiled = fad.jit(lambda: code(w))
     for rate in (0.5, 0.25, 0.125):
-        _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"]["lr"] = rate
+        _RATES[0] = _SETTINGS.rate = _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"]["lr"] = rate
         assert compiled().tolist() == code(w).tolist()
 
 
