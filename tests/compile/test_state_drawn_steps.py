@@ -11,6 +11,7 @@ from drawn_steps import BETWEEN, DrawnStep, Failed, is_tensor
 from steps import described
 
 import fad
+from fad.errors import GradientError
 
 CALLS = 5
 
@@ -24,12 +25,16 @@ def trial(seed: int, is_compiled: bool) -> tuple[DrawnStep, list[Any]]:
         arguments = step.arguments(k)
         try:
             log.append(jax.tree.map(described, call(*arguments), is_leaf=is_tensor))
-        except (Failed, fad.GradientError) as error:  # of a step whose parameters are all frozen
-            log.append(type(error).__name__)
+        except Failed:
+            log.append("failed")
+        except (
+            GradientError
+        ) as error:  # all parameters are frozen; an eager call has done half of it
+            return step, [*log, type(error).__name__]
         log.append(list(map(described, [*step.state(), *arguments])))
         try:
             step.change(k)
-        except fad.GradientError as error:
+        except GradientError as error:
             log.append(type(error).__name__)
     return step, log
 
