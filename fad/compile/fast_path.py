@@ -154,7 +154,6 @@ class QuickStep:
         captured.sort(key=lambda x: id(x) in fixed)
         grads.sort(key=lambda x: id(x) not in fixed)
         self._captured: list[PyTree] = [x.tensor for x in captured]
-        self._captured_ids = frozenset(map(id, self._captured))
         first, last = len(captured), len(captured) + len(leaves)
         self._operands = slice(
             first - sum([id(x) in fixed for x in captured]),
@@ -238,8 +237,8 @@ class QuickStep:
                 if not _add_arrays(grads, self._grad_facts, arrays, links):
                     return MISS
                 targets += grads
-            ids = self._captured_ids.union(map(id, targets[len(self._captured) :]))
-            if len(ids) < len(targets) and not self._are_apart(targets):
+            count = len(set(map(id, targets)))
+            if count < len(targets) and not self._are_apart(targets):
                 return MISS
             if self._is_special and not self._are_those(leaves):
                 return MISS
@@ -279,8 +278,8 @@ class QuickStep:
         versions: Iterable[int] = map(operator.add, map(_version_of, storages), self._counts)
         pick, names = self._pick, self._names
         objects: list[PyTree] = [outputs, outputs, *written]
-        puts: list[Put] = [(s, "owned", True) for s in storages if not s.owned]
-        are_owned = not puts
+        are_owned = all(map(_is_owned, storages))
+        puts: list[Put] = [] if are_owned else [(s, "owned", True) for s in storages if not s.owned]
         grads: dict[int, Tensor] = {}
         if self._others or links:
             versions = list(versions)
@@ -469,5 +468,6 @@ def _count_alone() -> int:
 
 _ALONE = _count_alone()
 _version_of = operator.attrgetter("version")
+_is_owned = operator.attrgetter("owned")
 _key_data = make_jit(jax.random.key_data)
 _copy = make_jit(jnp.copy)  # an interrupt in `jnp.copy` itself would leave JAX without a trace

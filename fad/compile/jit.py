@@ -37,7 +37,7 @@ from fad.compile.signatures import (
     note_made,
 )
 from fad.compile.state import StepState, is_key, lock
-from fad.compile.surroundings import Surroundings
+from fad.compile.surroundings import Retraces, Surroundings
 from fad.core import jaxapi, trees
 from fad.core.avals import SCALARS, with_constants
 from fad.core.caches import Cache, Table
@@ -223,6 +223,7 @@ class Compiled:
         self._keeps = not (arguments.donated_nums or arguments.donated_names)
         self._draws = False  # whether it draws random numbers, as far as has been seen
         self._explains = explain
+        self._retraces = Retraces(self._name)
 
     def __repr__(self) -> str:
         return f"<fad.jit of {self._name}>"
@@ -381,6 +382,7 @@ class Compiled:
                 continue
             results = quick.run(leaves)
             if results is not MISS:
+                self._retraces.calls += 1
                 if k:
                     self._quick = [quick, *[q for q in self._quick if q is not quick]]
                 return trees.unflatten(quick.structure, results)
@@ -434,6 +436,7 @@ class Compiled:
             return leave(
                 self.__wrapped__(*enter(args), **enter(kwargs)), has_tensor((args, kwargs))
             )
+        self._retraces.calls += 1
         leaves, rest = self._arguments.split(args, kwargs)
         key = key_of(leaves, rest)
         traced: _Traced | None = None
@@ -524,6 +527,8 @@ class Compiled:
         f = self.__wrapped__
         if self._explains and (self._entries.values() or made_before(f)):
             _log.warning("%s", self.explain(*args, **kwargs))
+        for earlier in list(self._entries.get(self._drawn(key, leaves)) or ())[:1]:
+            self._retraces.note(earlier.step.changed_numbers())
         with modes(rolls=self._rolls):
             traced = _Traced(self._name, f, leaves, rest)
         level = traced.level

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -89,6 +89,48 @@ _ROW_ITEMS: dict[PyTree, Access | None] = {
     set: None,
     frozenset: None,
 }
+
+
+_contents_of_cell = operator.attrgetter("cell_contents")
+# The key of an `Access`, the container, and the key there.
+Look: TypeAlias = tuple[Access | None, PyTree, PyTree]
+
+
+def rows_of(looks: Iterable[Look]) -> list[Callable[[], Iterable[PyTree]]]:
+    """What gives all that is in these places, those of one container by one call of a function in C.
+
+    As long as the containers stay the same; a call raises one of the errors `GONE` if something is gone.
+    """
+    rows: list[Callable[[], Iterable[PyTree]]] = []
+    cells: dict[int, PyTree] = {}
+    groups: dict[tuple[PyTree, int], tuple[PyTree, dict[PyTree, None]]] = {}
+    for access, within, key in looks:
+        if access is None:
+            continue
+        if access is _CELL:
+            cells[id(within)] = within
+        elif _is_plain(access, within, key):
+            getter = operator.attrgetter if access is _ATTRIBUTE else operator.itemgetter
+            groups.setdefault((getter, id(within)), (within, {}))[1][key] = None
+        else:
+            rows.append(functools.partial(map, operator.call, (access.look(within, key),)))
+    if cells:
+        rows.append(functools.partial(map, _contents_of_cell, list(cells.values())))
+    for (getter, _), (within, keys) in groups.items():
+        twice = itertools.islice(
+            itertools.cycle(keys), max(len(keys), 2)
+        )  # a getter of one gives no tuple
+        rows.append(functools.partial(getter(*twice), within))
+    return rows
+
+
+def _is_plain(access: Access, within: PyTree, key: PyTree) -> bool:
+    """Whether something is there, and a getter of `operator` gets it as ``access`` does."""
+    if access is _ATTRIBUTE:
+        return type(key) is str and "." not in key and access.get(within, key, ABSENT) is not ABSENT
+    if access is _DICT_ITEM:
+        return type(within) is dict and key in within
+    return access is _LIST_ITEM and type(within) is list
 
 
 class Place(NamedTuple):
@@ -305,6 +347,31 @@ def reads_of(code: types.CodeType) -> frozenset[str]:
     return frozenset(names).union(
         *[reads_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     )
+
+
+# What gives all that is in a dict, or what a computed key is given to.
+_OF_ALL = frozenset("values items get pop setdefault".split())
+ALL_ATTRIBUTES = frozenset("__dict__ vars asdict astuple".split())  # what gives all of an object
+_MERGES = ("DICT_MERGE", "DICT_UPDATE")
+_NO_COMPUTED_KEY = ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE", "BUILD_TUPLE")
+
+
+@functools.lru_cache(maxsize=1024)
+def takes_any_item(code: types.CodeType) -> bool:
+    """Whether code may get an item that it does not name: all items of a dict, or that of a computed key."""
+    if not _OF_ALL.isdisjoint(code.co_names):
+        return True
+    steps = list(dis.get_instructions(code))
+    has_keywords = code.co_flags & inspect.CO_VARKEYWORDS
+    last = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    keywords = code.co_varnames[last] if has_keywords else None  # those that it hands on
+    for before, step in itertools.pairwise(steps):
+        is_item = step.opname == "BINARY_SUBSCR" or step.argrepr == "[]"
+        if is_item and before.opname not in _NO_COMPUTED_KEY:
+            return True
+        if step.opname in _MERGES and before.argval != keywords:
+            return True
+    return any([takes_any_item(c) for c in code.co_consts if isinstance(c, types.CodeType)])
 
 
 def _texts(constants: Iterable[object]) -> Iterator[str]:

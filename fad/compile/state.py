@@ -284,6 +284,10 @@ class StepState:
                 yield outer, "has another .grad"
         yield from [(x, "shares its storage with another one now") for x in self._joined(leaves)]
 
+    def changed_numbers(self) -> list[tuple[str, str]]:
+        """Names of numbers outside that are others than for the trace, and how."""
+        return [] if self._guard is None else self._guard.changed_numbers()
+
     def has_fixed_grads(self, leaves: Sequence[PyTree]) -> bool:
         """Whether each ``.grad`` that has to be a certain Tensor is that."""
         return all([outer.find_grad(leaves) is grad() for outer, grad in self.fixed_grads])

@@ -42,8 +42,9 @@ NOTE [numbers that code reads]
 
 A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
-count calls in an attribute that no code reads traces nothing. An item that code comes to without its name
-(by ``**group``, by ``values()``, by a key that is not a text) is that of the trace. The program of a trace
+count calls in an attribute that no code reads traces nothing. Where code comes to items without naming them
+(by ``**group``, by ``values()``, by a computed key, by ``vars(x)``), it is for all in the dicts that it
+names, if there are no more than 64, or in all objects. The program of a trace
 for other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
 [numbers in bodies] in `fad.tape.staged`.
 """
@@ -56,6 +57,7 @@ import enum
 import functools
 import inspect
 import itertools
+import math
 import operator
 import re
 import reprlib
@@ -70,10 +72,12 @@ import numpy as np
 
 from fad.compile.places import (
     ABSENT,
+    ALL_ATTRIBUTES,
     GONE,
     MOST,
     NUMBERS,
     Access,
+    Look,
     Place,
     attributes_of,
     attributes_slot,
@@ -85,6 +89,8 @@ from fad.compile.places import (
     items_of,
     places_of,
     reads_of,
+    rows_of,
+    takes_any_item,
     view_of,
 )
 from fad.core.jaxapi import array_type
@@ -334,8 +340,9 @@ class Guard:
         ] = {}  # by what they are in, and the key
         codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
         reads = frozenset[str]().union(*map(reads_of, codes))
+        takes_any = any(map(takes_any_item, codes))
         for place in places:
-            if _is_read(place, reads):
+            if _is_read(place, reads, takes_any):
                 number = self._number(place, numbers, leading)
                 is_array = is_a(place.value, _ARRAYS)  # which is not kept for this
                 was = weakref.ref(place.value) if is_array else place.value
@@ -400,70 +407,97 @@ class Guard:
         empty = {k for _, k in self._empty}
         of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
-        arrays = {k: was for _, k, was in self._read if is_a(was, weakref.ref)}
-        of_a_type |= empty | arrays.keys()
-        self._refs: list[tuple[int, weakref.ref[PyTree]]] = []  # by their places among the looks
-        holders = [x for _, x, _ in self._holders]
-        # How to get each thing, whether it is to be the very object, and whether it was empty.
-        alone = [p for p in self.places if not p.listed or id(p) in self._moved]
-        looks: list[tuple[PyTree, bool, bool]] = [(p.look, True, False) for p in alone]
-        for x in holders:
-            slot = attributes_slot(type(x))
-            if slot is not None and attributes_of(x) is not None:  # whose dict may be another one
-                looks.append((functools.partial(slot.__get__, x), True, False))
+        arrays = {k for _, k, was in self._read if is_a(was, weakref.ref)}
+        of_a_type |= empty
         in_holders = set(self._read_in_holders.values())  # looked at with all that is there
+        same = [p for p in self.places if not p.listed or id(p) in self._moved]
+        looks = [(p.access, p.within, p.key) for p in same]
+        array_looks: list[Look] = []
+        # How to get what is to be of the same type, and which of that was empty.
+        self._looks: list[Callable[[], PyTree]] = []
+        self._may_fill: list[bool] = []
         for k, (access, within, key, behind) in enumerate(self._ways):
-            if access is not None and k not in in_holders:
-                within = within if behind is None else values[behind]
-                if k in arrays:
-                    self._refs.append((len(looks), arrays[k]))
-                looks.append((access.look(within, key), k not in of_a_type, k in empty))
-        self._looks = [look for look, _, _ in looks]
-        self._selected = [same_object for _, same_object, _ in looks]
-        self._may_fill = [was_empty for _, _, was_empty in looks]
-        self._contents: list[Collection[PyTree]] = [holders]
-        self._selected += [False] * len(holders)
+            if access is None or k in in_holders:
+                continue
+            within = within if behind is None else values[behind]
+            if k in arrays or k not in of_a_type:
+                (array_looks if k in arrays else looks).append((access, within, key))
+            else:
+                self._looks.append(access.look(within, key))
+                self._may_fill.append(k in empty)
+        # What gives things that are to be the same, many in one call.
+        self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
+        self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
+        holders = [x for _, x, _ in self._holders]
+        self._rows.append(functools.partial(map, type, holders))
+        tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
+        # The dict of an object may be another one.
+        self._rows += [
+            functools.partial(map, slot.__get__, (x,)) for slot, x in tables if slot is not None
+        ]
+        # Containers in which all is to be the same; and those with other things, and which of them are not.
+        self._contents: list[Collection[PyTree]] = []
+        self._mixed: list[Collection[PyTree]] = []
+        self._selected: list[bool] = []
         for x, (keys, items, _) in [(h, part) for h in holders for part in contents(h)]:
             if keys is not None:
                 self._contents += [keys, _BETWEEN]
-                self._selected += [True] * (len(keys) + 1)
-            if items is not None:
+            if items is None:
+                continue
+            pairs = zip(itertools.count() if keys is None else list(keys), list(items))
+            selected = [
+                id(v) in self._leading or _is_code(v) or (id(x), key) in self._read_in_holders
+                for key, v in pairs
+            ]
+            if all(selected):
                 self._contents += [items, _BETWEEN]
-                pairs = zip(itertools.count() if keys is None else list(keys), list(items))
-                self._selected += [
-                    id(v) in self._leading or _is_code(v) or (id(x), key) in self._read_in_holders
-                    for key, v in pairs
-                ]
-                self._selected.append(True)
-        there = self._now()
+            else:
+                self._mixed += [items, _BETWEEN]
+                self._selected += [*selected, True]
+        there = self._typed_now()
         self._types = list(map(type, there))
-        self._seen = list(itertools.compress(there, self._selected))
+        self._seen = self._same_now(there)
         self._were_empty = [values[k] for k in empty if self._ways[k].access is None]
         self._were_filled = [(values[k], len(values[k])) for _, k, _ in self._filled]
+        self._has_typed = bool(self._types or self._were_empty or self._were_filled)
 
-    def _now(self) -> list[PyTree]:
-        """What is there."""
-        return [*map(operator.call, self._looks), *_each(self._contents)]
+    def _typed_now(self) -> list[PyTree]:
+        """What is to be of the same type; of some of it, more is looked at."""
+        return [*map(operator.call, self._looks), *_each(self._mixed)]
+
+    def _same_now(self, typed: Sequence[PyTree]) -> list[PyTree]:
+        """What is to be the same; ``typed``: `_typed_now`."""
+        same = [*_each(map(operator.call, self._rows)), *_each(self._contents)]
+        if self._mixed:
+            same += itertools.compress(typed[len(self._looks) :], self._selected)
+        return same
 
     def _is_as_noted(self) -> bool:
         """Whether there is what was noted; if not, it may be of the same kind still, see `changes`.
 
         Most calls ask no more than this, which runs no Python code for single places.
         """
-        there = self._now()
-        if list(map(type, there)) != self._types:
+        typed = self._typed_now() if self._has_typed else []
+        if list(map(type, typed)) != self._types:
             return False
-        seen = list(itertools.compress(there, self._selected))
-        if not all(map(operator.is_, seen, self._seen)):
-            if not all(map(_is_same_value, seen, self._seen)):
+        arrays = _each(map(operator.call, self._array_rows))
+        if not all(map(operator.is_, arrays, map(operator.call, self._refs))):
+            return False
+        same = self._same_now(typed)
+        if len(same) != len(self._seen):
+            return False
+        if not all(map(operator.is_, same, self._seen)):
+            if not all(map(_is_same_value, same, self._seen)):
                 return False
-            self._seen = seen  # equal numbers, as those that a scheduler writes again
-        if not all([there[k] is ref() for k, ref in self._refs]):
-            return False
+            self._seen = same  # equal numbers, as those that a scheduler writes again
+        return not self._has_typed or self._are_filled_as_noted(typed)
+
+    def _are_filled_as_noted(self, typed: Sequence[PyTree]) -> bool:
+        """Whether what was empty got numbers, texts and arrays alone, and what holds code is as long."""
         for x, count in self._were_filled:
             if len(x) != count:
                 return False
-        may_fill = itertools.chain(self._were_empty, itertools.compress(there, self._may_fill))
+        may_fill = itertools.chain(self._were_empty, itertools.compress(typed, self._may_fill))
         return not any(map(_holds_things, filter(len, may_fill)))
 
     def holds(self) -> bool:
@@ -486,6 +520,18 @@ class Guard:
             yield "what it leads to", "is changed by the function itself, where it is traced"
         yield from self._differences()
 
+    def changed_numbers(self) -> list[tuple[str, str]]:
+        """Names of numbers, and of the like, that have changed, and how."""
+        return list(self._changed_numbers(self._values()))
+
+    def _changed_numbers(self, values: Sequence[PyTree]) -> Iterator[tuple[str, str]]:
+        for name, k, was in self._read:
+            if is_a(was, weakref.ref):
+                if values[k] is not was():
+                    yield name, "is another one now"
+            elif not _is_same_value(values[k], was):
+                yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
+
     def _differences(self) -> Iterator[tuple[str, str]]:
         for place in self.places:
             if place.has_changed:
@@ -497,12 +543,7 @@ class Guard:
         for name, k, kind_before, was in self._kinds:
             if kind_of(values[k]) is not kind_before:
                 yield name, f"is {_in_words(values[k])} now, was {was}"
-        for name, k, was in self._read:
-            if is_a(was, weakref.ref):
-                if values[k] is not was():
-                    yield name, "is another one now"
-            elif not _is_same_value(values[k], was):
-                yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
+        yield from self._changed_numbers(values)
         for name, k in self._empty:
             if _holds_things(values[k]):
                 yield name, "is no longer empty"
@@ -511,6 +552,41 @@ class Guard:
             now = _parts_of(x)
             if len(now) != len(parts) or not all(map(_is_same_part, now, parts)):
                 yield name, "has other parts now"
+
+
+class Retraces:
+    """How often a function is traced again for another number outside, in how many ``calls``."""
+
+    MANY = 8  # that are worth a warning
+    SELDOM = 4  # if there are no more calls than so many for each
+
+    def __init__(self, function: str) -> None:
+        self.calls = 0
+        self._function = function
+        self._counts: dict[
+            str, tuple[float, int]
+        ] = {}  # and the calls before the first, by its name
+
+    def note(self, changes: Sequence[tuple[str, str]]) -> None:
+        """Note names of numbers that a trace is for, and how they have changed; warn of one, once."""
+        for name, words in changes:
+            count, before = self._counts.get(name, (0, self.calls - 1))
+            self._counts[name] = count + 1, before
+            if count + 1 < self.MANY:
+                continue
+            is_often = self.calls - before <= self.MANY * self.SELDOM
+            self._counts[name] = -math.inf if is_often else 0, self.calls
+            if is_often:
+                self._warn(name, words, self.calls - before)
+
+    def _warn(self, name: str, words: str, calls: int) -> None:
+        warn_at_users_line(
+            f"jit: {self._function} was traced again {self.MANY} times in {calls} calls, as {name} {words}. "
+            "Python code runs when it is traced, so a call with another number is traced, and that takes far "
+            "longer than the call. Keep the number as a Tensor that is made outside, and write to that "
+            "(lr = fad.tensor(0.1); lr.mul_(0.5)), or pass it as an argument.",
+            UserWarning,
+        )
 
 
 def kind_of(x: PyTree) -> object:
@@ -542,8 +618,10 @@ def _in_words(x: PyTree) -> str:
     return f"a {type(x).__name__}" if name is None else f"{name}"
 
 
-def _is_read(place: Place, reads: Collection[str]) -> bool:
+def _is_read(place: Place, reads: Collection[str], takes_any: bool) -> bool:
     """Whether code with these `reads_of` may read a number, a text, an enum or an array there.
+
+    ``takes_any``: some of it may get items without naming them, see `takes_any_item`.
 
     One that the trace itself changes would be another one at each call: it does not count, and the user is
     warned of it. A flag counts all the same, since it may say that a call was the first one.
@@ -552,11 +630,16 @@ def _is_read(place: Place, reads: Collection[str]) -> bool:
         return False
     if place.has_changed and type(place.value) is not bool:
         return False
+    if place.is_variable or _is_named(place, reads):
+        return True
     row = place.parent
-    if is_a(row.value, (list, tuple)):
-        count = (list if is_a(row.value, list) else tuple).__len__(row.value)
-        return count <= _FIRST and (row.is_variable or _is_named(row, reads))
-    return place.is_variable or _is_named(place, reads)
+    kinds = (list, tuple, collections.deque, dict)
+    kind = next((k for k in kinds if is_a(row.value, k)), None)
+    if kind is None:  # an object
+        return type(place.key) is str and not ALL_ATTRIBUTES.isdisjoint(reads)
+    if kind is dict and type(place.key) is str and not takes_any:
+        return False
+    return kind.__len__(row.value) <= _FIRST and (row.is_variable or _is_named(row, reads))
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:

@@ -676,3 +676,81 @@ def step(x):
     module["w"] = fad.tensor(1.0, requires_grad=True)
     module["step"](fad.tensor(3.0))
     assert round(float(module["w"]), 4) == -0.2
+
+
+def test_a_number_that_is_another_one_at_each_call_is_warned_of_once():
+    w, group = fad.tensor(1.0), {"lr": 1.0, "decay": 0.5}
+
+    @fad.jit
+    def step():
+        return w.mul_(group["lr"] * group["decay"]) + 0.0
+
+    def call(rate: float) -> None:
+        group["lr"] = rate
+        step()
+
+    for k in range(8):  # the first call, and seven that are traced again
+        call(1.0 + k)
+    said = r"step was traced again 8 times in 8 calls, as group\['lr'\] is 9.0 now, was 8.0"
+    with pytest.warns(UserWarning, match=said):
+        call(9.0)
+    for k in range(20):
+        call(0.5 + k / 64)
+
+
+def test_a_number_that_a_scheduler_changes_now_and_then_is_not():
+    w, group = fad.tensor(1.0), {"lr": 1.0}
+    step = fad.jit(lambda: w.mul_(group["lr"]) + 0.0)
+    for k in range(60):
+        if k % 5 == 0:
+            group["lr"] *= 0.75
+        step()
+
+
+_COMPUTED = "".join(["l", "r"])
+_BY_NUMBER = {0: 0.5, 1: 0.5}
+_GROUP = {"lr": 0.5, "decay": 0.5}
+_NESTED = {"of": {"lr": 0.5}}
+
+
+class Rates:
+    def __init__(self) -> None:
+        self.rate = 0.5
+
+
+_SETTINGS = Rates()
+_RATES = collections.deque([0.5])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda w: (lambda lr, decay: w * lr * decay)(**_GROUP),
+        lambda w: w * sum(_GROUP.values()),
+        lambda w: w * sum(v for _, v in _GROUP.items()),
+        lambda w: w * sum(_GROUP[k] for k in _GROUP),
+        lambda w: w * {**_GROUP}[_COMPUTED],
+        lambda w: w * _GROUP.get(_COMPUTED, 0.0),
+        lambda w: w * _GROUP[_COMPUTED],
+        lambda w: w * _BY_NUMBER[0],
+        lambda w: w * next(iter(_NESTED["of"].values())),
+        lambda w: w * sum(vars(_SETTINGS).values()),
+        lambda w: w * sum(_SETTINGS.__dict__.values()),
+        lambda w: w * sum(_RATES),
+    ],
+)
+def test_numbers_that_code_comes_to_without_naming_them(code):
+    w = fad.tensor([1.0, 2.0])
+    compiled = fad.jit(lambda: code(w))
+    for rate in (0.5, 0.25, 0.125):
+        _RATES[0] = _SETTINGS.rate = _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"]["lr"] = rate
+        assert compiled().tolist() == code(w).tolist()
+
+
+def test_a_number_in_a_dict_of_which_code_names_other_items_traces_nothing():
+    w, group = fad.tensor(1.0), {"lr": 0.5, "calls": 0}
+    step, traces = counted(lambda: w.mul_(group["lr"]) + 0.0)
+    for _ in range(5):
+        step()
+        group["calls"] += 1
+    assert len(traces) == 1
