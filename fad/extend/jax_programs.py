@@ -12,6 +12,7 @@ import numpy as np
 
 from fad.compile.signatures import OPERANDS, check_static, key_of
 from fad.core import avals, jaxapi
+from fad.core.caches import Cache, exact
 from fad.core.dataflow import COMPUTED, dependence_rows
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import (
@@ -249,8 +250,14 @@ def native_primitive(
     if loop is not None:
         primitive.loop = lambda eqn: WhileParts(*loop(**eqn.params))
 
+    compiled = Cache()
+
     def eagerly(*values: Array, **parameters: object) -> Outputs:
-        return make_jit(functools.partial(run, **parameters))(*values)
+        key = exact(tuple(parameters.items()))
+        call = compiled.get(key)
+        if call is None:
+            call = compiled.put(key, make_jit(functools.partial(run, **parameters)))
+        return call(*values)
 
     def abstractly(*operands: Aval, **parameters: object) -> list[Aval]:
         made = avals(*operands, **parameters)
