@@ -253,11 +253,12 @@ def native_primitive(
     compiled = Cache()
 
     def eagerly(*values: Array, **parameters: object) -> Outputs:
-        key = exact(tuple(parameters.items()))
-        call = compiled.get(key)
-        if call is None:
-            call = compiled.put(key, make_jit(functools.partial(run, **parameters)))
-        return call(*values)
+        call = functools.partial(run, **parameters)
+        try:
+            key = exact(tuple(parameters.items()))
+        except TypeError:  # parameters without a hash: compiled at each call
+            return make_jit(call)(*values)
+        return (compiled.get(key) or compiled.put(key, make_jit(call)))(*values)
 
     def abstractly(*operands: Aval, **parameters: object) -> list[Aval]:
         made = avals(*operands, **parameters)

@@ -90,3 +90,5 @@ def test_a_second_call_outside_of_compiled_code_compiles_nothing() -> None:
         (out,) = scaled.bind(jnp.float32(3.0), by=by)
         assert float(out) == 3.0 * by and np.signbit(out) == np.signbit(by)
     assert traced == [2.0, 0.0, -0.0]
+    unhashed = [scaled.bind(jnp.float32(3.0), by=np.full((), 2.0))[0] for _ in range(2)]
+    assert unhashed == [6.0, 6.0]  # parameters without a hash
