@@ -10,6 +10,7 @@ import jax
 
 from fad.compile.signatures import OPERANDS, check_static, key_of
 from fad.core import avals, jaxapi
+from fad.core.caches import Cache, exact
 from fad.core.dataflow import COMPUTED, dependence_rows
 from fad.core.jaxapi import (
     WhileParts,
@@ -244,12 +245,15 @@ def native_primitive(
     if loop is not None:
         primitive.loop = lambda eqn: WhileParts(*loop(**eqn.params))
 
-    @functools.lru_cache(maxsize=64)
-    def compiled(**parameters: Hashable) -> ArrayFunction:
-        return make_jit(functools.partial(run, **parameters))
+    compiled = Cache()
 
-    def eagerly(*values: Array, **parameters: Hashable) -> Outputs:
-        return compiled(**parameters)(*values)
+    def eagerly(*values: Array, **parameters: object) -> Outputs:
+        call = functools.partial(run, **parameters)
+        try:
+            key = exact(tuple(parameters.items()))
+        except TypeError:  # parameters without a hash: compiled at each call
+            return make_jit(call)(*values)
+        return (compiled.get(key) or compiled.put(key, make_jit(call)))(*values)
 
     def abstractly(*operands: Aval, **parameters: object) -> list[Aval]:
         made = avals(*operands, **parameters)

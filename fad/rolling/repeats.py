@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import jax
 import numpy as np
 
 from fad.core.jaxapi import Literal, is_extended, shaped_array, slice_parts
-from fad.core.jaxprs import ELEMENTWISE, bits, inner_jaxprs, is_ref, parameters_key
+from fad.core.jaxprs import ELEMENTWISE, bits, inner_jaxprs, parameters_key
 from fad.core.types import Atom, Aval, JaxEquation, JaxProgram, NumpyArray, PyTree
 
 # What pays, in one place: a loop is rolled that repeats so often, and so saves so many equations.
@@ -22,6 +23,7 @@ _PART = 24
 
 _SMALL = 1024  # constants with at most so many elements are compared by value
 _SHARED = 4  # an equation of inputs alone that comes so often is computed before all loops
+_WIDTHS = (1, 3, 9, 27, 81, 243)  # of words of kinds that are compared
 _PERIODS = 48  # candidates that are looked at, for each length of the words that are compared
 _ENDS = 3  # so many repeats at each end may be left out, so that loops fit each other
 DEPTH = 8  # a value is carried for at most so many repeats, where it could be stored
@@ -31,11 +33,8 @@ PLACE: Aval = shaped_array((), np.dtype(np.int32))  # of a place of a slice
 _Ints = NumpyArray  # of integers
 
 
-class Source(NamedTuple):
-    """A value that no equation computes: the constant or input with this number, or a literal."""
-
-    kind: str  # "constant", "input" or "literal"
-    value: PyTree
+# An equation, what it does, its operands, and the first of its results.
+_Line = tuple[JaxEquation, int, list[int], int]
 
 
 class Numbered:
@@ -45,136 +44,116 @@ class Numbered:
     depends on inputs alone stands first.
 
     ``eqns``, ``kinds``: the equations, and what each of them does. ``at``: where the operands of each one
-    begin in ``operands``, which are values. The places of a ``slice`` are operands too.
-    ``first``: the first result of each equation, the others follow. ``outs``: the results of the program.
+    begin in ``operands``, which are values, and ``owner`` whose they are. The places of a ``slice`` are
+    operands too. ``first``: the first result of each equation, the others follow.
+    ``inputs``, ``outs``: those of the program. ``fixed``: the constants and literals.
     ``producer``, ``place``: of a value, the equation that computes it (-1: none), and which result it is.
-    ``sources``: what the values are that no equation computes. ``avals``: of each value.
+    ``avals``: of each value.
     """
 
     def __init__(self, closed: JaxProgram) -> None:
         jaxpr = closed.jaxpr
-        self._numbers: dict[Hashable, int] = {}
-        self.sources: dict[int, Source] = {}
         self.avals: list[Aval] = []
-        values: dict[Atom, int] = {}
-        for k, (v, c) in enumerate(zip(jaxpr.constvars, closed.consts, strict=True)):
-            key: Hashable = ("constant", id(c))
-            if is_free(c) and np.size(c) <= _SMALL:
-                key = ("constant", *bits(np.asarray(c)))
-            values[v] = self._source(key, Source("constant", k), v.aval)
-        for k, v in enumerate(jaxpr.invars):
-            values[v] = self._source(("input", k), Source("input", k), v.aval)
-        self._read(jaxpr.eqns, values)
-        self.outs = [self._value(v, values) for v in jaxpr.outvars]
-        self._order()
+        self._avals: dict[Aval, Aval] = {}  # equal ones are one object
+        self.fixed: dict[int, PyTree] = {}
+        self._numbers: dict[Hashable, int] = {}  # of what is fixed
+        self._values: dict[Atom, int] = {}
+        for v, c in zip(jaxpr.constvars, closed.consts, strict=True):
+            small = is_free(c) and np.size(c) <= _SMALL
+            key: Hashable = bits(np.asarray(c)) if small else id(c)
+            self._values[v] = self._fixed(("constant", key), c, v.aval)
+        self.inputs = [self._new([v.aval]) for v in jaxpr.invars]
+        self._values.update(zip(jaxpr.invars, self.inputs, strict=True))
+        lines, hits = self._read(jaxpr.eqns)
+        self.outs = [self._value(v) for v in jaxpr.outvars]
+        self._order(lines, hits)
 
-    def _source(self, key: Hashable, source: Source, aval: Aval) -> int:
+    def _new(self, avals: Iterable[Aval]) -> int:
+        """The first of as many new values."""
+        first = len(self.avals)
+        self.avals += [self._avals.setdefault(aval, aval) for aval in avals]
+        return first
+
+    def _fixed(self, key: Hashable, value: PyTree, aval: Aval) -> int:
         number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[key] = len(self.avals)
-            self.avals.append(aval)
-            self.sources[number] = source
+            number = self._numbers[key] = self._new([aval])
+            self.fixed[number] = value
         return number
 
-    def _value(self, v: Atom, values: dict[Atom, int]) -> int:
+    def _value(self, v: Atom) -> int:
         if not isinstance(v, Literal):
-            return values[v]
+            return self._values[v]
         x = np.asarray(v.val)
-        return self._source((v.aval, x.dtype, x.tobytes()), Source("literal", v.val), v.aval)
+        return self._fixed((v.aval, x.dtype, x.tobytes()), v.val, v.aval)
 
-    def _number(self, x: int) -> int:
-        """The value of a place."""
-        return self._source(("place", x), Source("literal", np.int32(x)), PLACE)
-
-    def _read(self, eqns: Sequence[JaxEquation], values: dict[Atom, int]) -> None:
-        """Number the equations, of equal ones on equal operands the first."""
+    def _read(self, eqns: Sequence[JaxEquation]) -> tuple[list[_Line], collections.Counter[int]]:
+        """The equations, of equal ones on equal operands the first; and how often these came again."""
         kinds: dict[Hashable, int] = {}
         parameter_keys: dict[int, Hashable] = {}
-        avals: dict[Aval, int] = {}
-        by_id: dict[int, int] = {}  # the numbers of avals
-        same: dict[Hashable, int] = {}
-        self._lines: list[tuple[JaxEquation, int, tuple[int, ...], int]] = []
-        self._hits: list[int] = []
-
-        def number_of(aval: Aval) -> int:
-            number = by_id.get(id(aval))
-            if number is None:
-                number = by_id[id(aval)] = avals.setdefault(aval, len(avals))
-            return number
-
+        lines: dict[Hashable, _Line] = {}
+        hits: collections.Counter[int] = collections.Counter()
+        avals, values = self.avals, self._values
         for eqn in eqns:
-            operands = []
-            parts: list[Hashable] = []
-            for v in eqn.invars:
-                operands.append(self._value(v, values))
-                parts.append(number_of(v.aval))
-            moving = slice_parts(eqn) if eqn.primitive.name == "slice" else None
-            if moving is not None:
-                starts, *lengths = moving
-                operands += map(self._number, starts)
-                key: Hashable = (eqn.primitive, tuple(map(tuple, lengths)), *parts)
+            operands = [self._value(v) if isinstance(v, Literal) else values[v] for v in eqn.invars]
+            types = [id(avals[v]) for v in operands]
+            if eqn.primitive.name == "slice":
+                starts, *lengths = slice_parts(eqn)
+                operands += [self._fixed(("place", x), np.int32(x), PLACE) for x in starts]
+                key: Hashable = (eqn.primitive, *map(tuple, lengths), *types)
             elif eqn.effects:
                 key = ("alone", len(kinds))
             else:
-                key = (eqn.primitive, id(eqn.ctx), parameters_key(eqn, parameter_keys), *parts)
+                key = (eqn.primitive, id(eqn.ctx), parameters_key(eqn, parameter_keys), *types)
             kind = kinds.setdefault(key, len(kinds))
-            line = (kind, *operands)
-            earlier = same.get(line)
-            if earlier is None:
-                first = len(self.avals)
-                self.avals += [v.aval for v in eqn.outvars]
-                same[line] = len(self._lines)
-                self._lines.append((eqn, kind, line[1:], first))
-                self._hits.append(0)
+            line = lines.get((kind, *operands))
+            if line is None:
+                first = self._new([v.aval for v in eqn.outvars])
+                line = lines[kind, *operands] = (eqn, kind, operands, first)
             else:
-                self._hits[earlier] += 1
-                first = self._lines[earlier][3]
-            for k, v in enumerate(eqn.outvars):
-                values[v] = first + k
+                hits[line[3]] += 1
+            values.update(zip(eqn.outvars, itertools.count(line[3])))
+        return list(lines.values()), hits
 
-    def _order(self) -> None:
+    def _order(self, lines: list[_Line], hits: collections.Counter[int]) -> None:
         """Drop what nothing needs, and put what is shared first."""
-        lines = self._lines
-        made = np.full(len(self.avals), -1)
-        for k, (eqn, _, _, first) in enumerate(lines):
-            made[first : first + len(eqn.outvars)] = k
-        needed = bytearray(len(lines))
-        for v in self.outs:
-            if made[v] >= 0:
-                needed[made[v]] = 1
+        count = np.array([len(eqn.outvars) for eqn, _, _, _ in lines], np.int64)
+        first = np.array([line[3] for line in lines], np.int64)
+        made, self.place = np.full((2, len(self.avals)), [[-1], [0]])
+        for j in range(max(count, default=0)):
+            having = np.flatnonzero(count > j)
+            made[first[having] + j] = having
+            self.place[first[having] + j] = j
         producer = made.tolist()
+        needed = {producer[v] for v in self.outs}
         for k in range(len(lines) - 1, -1, -1):
             eqn, _, operands, _ = lines[k]
-            if needed[k] or eqn.effects:
-                needed[k] = 1
-                for v in operands:
-                    if producer[v] >= 0:
-                        needed[producer[v]] = 1
-        shared = bytearray(len(lines))
-        for k, (eqn, _, operands, _) in enumerate(lines):
-            if self._hits[k] >= _SHARED and not eqn.effects:
-                shared[k] = all([producer[v] < 0 or shared[producer[v]] for v in operands])
-        order = [k for k in range(len(lines)) if needed[k] and shared[k]]
-        order += [k for k in range(len(lines)) if needed[k] and not shared[k]]
+            if k in needed or eqn.effects:
+                needed.add(k)
+                needed.update([producer[v] for v in operands])
+        needed.discard(-1)
+        shared = {-1}
+        for k, (eqn, _, operands, result) in enumerate(lines):
+            often = hits[result] >= _SHARED and not eqn.effects
+            if often and shared.issuperset([producer[v] for v in operands]):
+                shared.add(k)
+        order = [*sorted(needed & shared), *sorted(needed - shared)]
         kept = [lines[k] for k in order]
-        self.eqns = [line[0] for line in kept]
+        self.eqns: list[JaxEquation] = [line[0] for line in kept]
         self.kinds = np.array([line[1] for line in kept], np.int64)
-        counts = [len(line[2]) for line in kept]
-        self.at = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self.operands = np.array([v for line in kept for v in line[2]], np.int64)
-        self.first = [line[3] for line in kept]
-        self.producer = np.full(len(self.avals), -1)
-        self.place = np.zeros(len(self.avals), np.int64)
-        for k, (eqn, _, _, first) in enumerate(kept):
-            count = len(eqn.outvars)
-            self.producer[first : first + count] = k
-            self.place[first : first + count] = range(count)
+        self.first: list[int] = [line[3] for line in kept]
+        counts = [len(line[2]) for line in kept]
+        self.at = np.cumsum([0, *counts])
         self.owner = np.repeat(np.arange(len(kept)), counts)
+        positions = np.full(len(lines) + 1, -1)  # the last for "no equation"
+        positions[order] = range(len(order))
+        self.producer = positions[made]
 
-    def size(self, value: int) -> int:
-        """How many bytes a value has; of what has no such number, a random key for example, its elements."""
-        aval = self.avals[value]
-        return int(np.prod(aval.shape)) * getattr(aval.dtype, "itemsize", 8)
+
+def size_of(aval: Aval) -> int:
+    """How many bytes a value has; of what has no such number, a random key for example, its elements."""
+    return int(np.prod(aval.shape)) * getattr(aval.dtype, "itemsize", 8)
 
 
 @dataclasses.dataclass
@@ -204,61 +183,21 @@ def is_free(x: object) -> bool:
     return x.is_fully_addressable and not x.committed
 
 
-def has_refs(closed: JaxProgram) -> bool:
-    """Whether a program writes to Refs, so that its equations may not change places."""
-    return any([is_ref(v) for eqn in closed.jaxpr.eqns for v in eqn.invars]) or any(
-        map(is_ref, closed.jaxpr.invars)
-    )
-
-
 # Where kinds repeat
 
 
 def may_repeat(eqns: Sequence[JaxEquation]) -> bool:
     """Whether there may be a loop: a quick look at primitives and shapes alone.
 
-    In a loop that saves enough, most words of half as many equations come again a period later.
+    In a loop that saves enough, words of half as many equations come again a period later.
     """
     if len(eqns) < SAVED:
         return False
     shapes = [getattr(e.outvars[0].aval, "shape", ()) if e.outvars else () for e in eqns]
     primitives = [e.primitive for e in eqns]
-    codes = np.array(list(map(hash, zip(primitives, shapes, strict=True)))).view(np.uint64)
-    width = SAVED // 2
-    counts = np.bincount(_to_next(_words(codes, width)))
-    periods = np.flatnonzero(counts >= width // 2)
-    often = counts[periods] >= (REPEATS - 1) * periods // 2 - width
-    return any([_repeats(codes, period) for period in periods[often].tolist()])
-
-
-def _repeats(codes: _Ints, period: int) -> bool:
-    return any(
-        [b - a >= period * (REPEATS - 1) for a, b in _runs(codes[:-period] == codes[period:])]
-    )
-
-
-def _words(codes: _Ints, width: int) -> _Ints:
-    """A hash of each word of so many codes, by those of its halves."""
-    if width == 1:
-        single: _Ints = (codes.astype(np.uint64) + _FACTORS[0]) * _FACTORS[1]
-        return single
-    half = width // 2
-    halves = _words(codes, half)
-    count = max(len(codes) - width + 1, 0)
-    words: _Ints = halves[:count] * _FACTORS[0] + halves[width - half :][:count]
-    words ^= words >> np.uint64(29)
-    return words
-
-
-_FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], np.uint64)
-
-
-def _to_next(words: _Ints) -> _Ints:
-    """How far it is from each word to the next equal one, where there is one."""
-    order = np.argsort(words, kind="stable")
-    after = words[order]
-    distances: _Ints = np.diff(order)[after[1:] == after[:-1]]
-    return distances
+    codes = np.array(list(map(hash, zip(primitives, shapes, strict=True))))
+    stretches = candidates(codes, [SAVED // 2])
+    return any([end - start - period >= SAVED for period, start, end in stretches])
 
 
 def _runs(equal: _Ints) -> Iterator[tuple[int, int]]:
@@ -267,11 +206,19 @@ def _runs(equal: _Ints) -> Iterator[tuple[int, int]]:
     return zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def candidates(kinds: _Ints) -> list[tuple[int, int, int]]:
-    """(period, first equation, end) of stretches in which kinds repeat, what covers most first."""
+def candidates(kinds: _Ints, widths: Sequence[int] = _WIDTHS) -> list[tuple[int, int, int]]:
+    """(period, first equation, end) of stretches in which kinds repeat, what covers most first; looked for by
+    words of so many kinds.
+    """
     periods: dict[int, None] = {}
-    for width in (1, 3, 9, 27, 81, 243):
-        distances, counts = np.unique(_to_next(_words(kinds, width)), return_counts=True)
+    for width in widths:
+        if width > len(kinds):
+            break
+        # A hash of each word of so many kinds; then how far it is to the next equal one.
+        words = np.convolve(kinds.astype(np.uint64), _FACTORS[:width], "valid")
+        order = np.argsort(words, kind="stable")
+        equal = np.diff(words[order]) == 0
+        distances, counts = np.unique(np.diff(order)[equal], return_counts=True)
         often = counts >= REPEATS - 1
         distances, counts = distances[often], counts[often]
         order = np.argsort(-counts, kind="stable")
@@ -284,26 +231,24 @@ def candidates(kinds: _Ints) -> list[tuple[int, int, int]]:
     return sorted(stretches, key=lambda s: (s[0] + s[1] - s[2], s[0]))
 
 
+_FACTORS = np.random.default_rng(0).integers(2**63, size=243, dtype=np.uint64) * 2 + 1
+
+
 # Where operands come from
 
 
 def find_loops(program: Numbered) -> list[PythonLoop]:
     """The loops of a program, in its order."""
-    if len(program.eqns) < SAVED:
-        return []
     taken = np.zeros(len(program.eqns), bool)
     loops: list[PythonLoop] = []
     for period, start, end in candidates(program.kinds):
-        if taken[start:end].all():
-            continue
         for a, b in list(_runs(~taken[start:end])):
+            fitting: list[PythonLoop] = []
             for several in (1, 2, 3):  # values may take turns
-                fitting = _fit(program, several * period, start + a, start + b)
-                for loop in fitting:
-                    loops.append(loop)
-                    taken[loop.start : loop.end] = True
-                if fitting:
-                    break
+                fitting = fitting or _fit(program, several * period, start + a, start + b)
+            loops += fitting
+            for loop in fitting:
+                taken[loop.start : loop.end] = True
     return _that_pay(program, sorted(loops, key=lambda loop: loop.start))
 
 
@@ -314,15 +259,16 @@ def _that_pay(program: Numbered, loops: list[PythonLoop]) -> list[PythonLoop]:
         for x in loops
     ]
 
-    def reads(later: int, earlier: int) -> bool:
-        low, high = np.searchsorted(read[later], (loops[earlier].start, loops[earlier].end))
-        return bool(high - low >= REPEATS) and later != earlier
+    def meet(k: int, j: int) -> bool:
+        """Whether one of two loops, the later one, reads values of the other."""
+        earlier = loops[min(k, j)]
+        low, high = np.searchsorted(read[max(k, j)], (earlier.start, earlier.end))
+        return bool(high - low >= REPEATS)
 
     pays = {k for k, loop in enumerate(loops) if loop.saved >= SAVED}
     rest = list(pays)
-    while rest:
-        j = rest.pop()
-        more = [k for k in range(len(loops)) if k not in pays and (reads(k, j) or reads(j, k))]
+    for j in rest:  # which grows
+        more = [k for k in range(len(loops)) if k not in pays and meet(k, j)]
         pays.update(more)
         rest += more
     return [loops[k] for k in sorted(pays)]
@@ -347,8 +293,6 @@ def _fit(program: Numbered, period: int, start: int, end: int) -> list[PythonLoo
     if last - first >= REPEATS * period and last - first - period >= _PART:
         cut = _cut(program, period, first, last)
         loops = [PythonLoop(cut, period, (last - cut) // period)]
-    elif last - first >= end - start:
-        return []
     for a, b in ((start, first), (last, end)):
         if b - a < end - start:
             loops += _fit(program, period, a, b)
@@ -370,9 +314,6 @@ def _bounds(program: Numbered, period: int, start: int, end: int) -> _Ints:
     values, owner = program.operands[a:b], program.owner[a:b]
     producer, place = program.producer[values], program.place[values]
     width = int(program.at[start + period]) - a
-    if not width:
-        return np.zeros(0, np.int64)
-    column = np.arange(b - a) % width
 
     def rows(x: _Ints) -> _Ints:
         return x[: count * width].reshape(count, width)
@@ -384,16 +325,16 @@ def _bounds(program: Numbered, period: int, start: int, end: int) -> _Ints:
     carried = steady.sum(0) > (count - 1) // 2
     usual = np.where(carried, np.sort(codes, 0)[count // 2], 0)
     middle = numbers[count // 2]
-    differs = numbers != middle
-    constant = ~carried & ~differs[2:-2].any(0)
-    is_carried, is_constant = carried[column], constant[column]
-    distance = (usual // 64)[column]
-    from_outside = producer + 1
-    bound = from_outside
-    bound = np.where(is_constant & (values != middle[column]), owner + 1, bound)
-    fits = code == usual[column]
-    entering = np.maximum(owner - distance, producer) + 1
-    return np.where(is_carried, np.where(fits, 0, entering), bound)
+    constant = ~carried & (numbers == middle)[2:-2].all(0)
+    column = np.arange(b - a) % width  # of each operand
+    usual_code = usual[column]
+    entering = np.maximum(owner - usual_code // 64, producer) + 1
+    broken = constant[column] & (values != middle[column])
+    return np.where(
+        carried[column],
+        np.where(code == usual_code, 0, entering),
+        np.where(broken, owner + 1, producer + 1),
+    )
 
 
 def _cut(program: Numbered, period: int, first: int, last: int) -> int:
@@ -408,54 +349,14 @@ def _cut(program: Numbered, period: int, first: int, last: int) -> int:
         values[inside].tolist(), owner[inside].tolist(), producer[inside].tolist(), strict=True
     ):
         key = (since % period, int(program.place[v]))
-        lifetimes[key] = max(lifetimes.get(key, (0, 0)), (to - since, program.size(v)))
-    cost = np.zeros(2 * period + 1)
+        lifetimes[key] = max(lifetimes.get(key, (0, 0)), (to - since, size_of(program.avals[v])))
+    cost = np.zeros(period)  # of beginning with each equation
     for (at, _), (distance, size) in lifetimes.items():
-        rest = distance % period
-        cost[at + 1] += size + 1e-3
-        cost[at + 1 + rest] -= size + 1e-3
-    costs = np.cumsum(cost)
-    total = costs[:period] + costs[period : 2 * period]
+        cost[(at + 1 + np.arange(distance % period)) % period] += size + 1e-3
     rows = (last - first - np.arange(period)) // period
-    total[rows < REPEATS] = np.inf
-    best = np.lexsort((np.arange(period), -rows, np.round(total, 2)))
+    cost[rows < REPEATS] = np.inf
+    best = np.lexsort((np.arange(period), -rows, np.round(cost, 2)))
     return first + int(best[0])
-
-
-class Operands(NamedTuple):
-    """Where the operands of the equations of one repeat come from, in their order.
-
-    ``values``: a row for each repeat. ``carried``: how many repeats before it is computed; 0: in the same
-    one, -1: before the loop. ``equation``, ``result``: by which equation of the repeat, and which result.
-    ``constant``: it is the same value in all repeats.
-    """
-
-    values: _Ints
-    carried: _Ints
-    equation: _Ints
-    result: _Ints
-    constant: _Ints
-
-
-def operands_of(program: Numbered, loop: PythonLoop) -> Operands | None:
-    """Where the operands of a loop come from; None if they do not fit together."""
-    values = _rows(program, program.operands, loop.period, loop.start, loop.count)
-    owner = _rows(program, program.owner, loop.period, loop.start, loop.count)
-    producer = program.producer[values]
-    inside = producer >= loop.start
-    last = producer[-1]
-    distance = np.where(inside[-1], owner[-1] - last, 0)
-    equation = (owner[0] - loop.start - distance) % loop.period
-    carried = np.where(inside[-1], -((owner[0] - loop.start - distance) // loop.period), -1)
-    result = program.place[values[-1]]
-    regular = np.where(
-        inside,
-        (owner - producer == distance) & (program.place[values] == result) & inside[-1],
-        np.arange(loop.count)[:, None] < np.where(carried < 0, loop.count, carried),
-    )
-    if not regular.all():
-        return None
-    return Operands(values, carried, equation, result, (values == values[0]).all(0) & ~inside[-1])
 
 
 # What the loops of a program read of each other, and what of that is stored.
@@ -483,17 +384,10 @@ class Result(NamedTuple):
     carry: int = 0
 
 
-class Carry(NamedTuple):
-    """What a loop carries of a result: ``initial`` is what stood there before, the last at the end."""
-
-    equation: int
-    place: int
-    number: int
-    initial: tuple[int, ...]
-
-
 class Elements(NamedTuple):
-    """Values of an earlier loop, from one of its repeats on, forwards or backwards."""
+    """Values of an earlier loop, from one of its repeats on, forwards (1) or backwards (-1); or, with
+    `ARRAY` as ``loop``, rows of an array: ``value.equation`` is the number of this one.
+    """
 
     loop: int
     value: Result
@@ -501,27 +395,35 @@ class Elements(NamedTuple):
     step: int
     length: int
 
-
-class ArrayRows(NamedTuple):
-    """All rows of an array, in their order or (-1) backwards."""
-
-    array: int
-    step: int
+    def among(self, first: int, step: int, length: int) -> Elements:
+        """So many of these, from one of them on."""
+        first = self.first + self.step * first
+        return self._replace(first=first, step=self.step * step, length=length)
 
 
-# Where an operand of a repeat comes from: a value of the repeat, one of before the loop, or one of many.
-Values = tuple[int, ...]
-Origin = Result | int | Values
+ARRAY = -1
+
 # What a loop reads in its repeats, one after the other.
-Stack = Elements | ArrayRows | Values
+Values = tuple[int, ...]
+Stack = Elements | Values
+# What an operand of a repeat is: a value of the repeat, one of before the loop, or one of many.
+Origin = Result | int | Stack
+
+
+def is_column(origin: Origin) -> TypeGuard[Values]:
+    """Whether it is a value for each repeat, one by one."""
+    return type(origin) is tuple
+
+
 _Capacity = dict[Hashable, dict[Hashable, float]]  # of the edges of a graph
 
 
 class LoopReads:
     """The loops of a program, and what they read of each other.
 
-    ``loops``; for each of them ``origins``: where each operand of its first repeat comes from, ``carries``,
-    and ``rows``: its equations that are the rows of an array, one in each repeat.
+    ``loops``; for each of them ``origins``: of each equation of a repeat, what its operands are; a ``slice``
+    that is a row of an array, another one in each repeat, has these rows alone. ``carries``: the results
+    that are carried, with what stood there before the loop, the earliest first.
     """
 
     def __init__(self, program: Numbered, loops: Sequence[PythonLoop]) -> None:
@@ -532,81 +434,50 @@ class LoopReads:
 
     def _survey(self) -> None:
         program = self.program
-        self.loops = [loop for loop in self.loops if operands_of(program, loop) is not None]
+        surveyed = [(loop, _operands(program, loop)) for loop in self.loops]
+        fitting = [(loop, *both) for loop, both in surveyed if both is not None]
+        self.loops = [loop for loop, _, _ in fitting]
+        self.carries = [carries for _, _, carries in fitting]
+        self.origins = [
+            list(map(self._rows, program.eqns[loop.start : loop.start + loop.period], origins))
+            for loop, origins, _ in fitting
+        ]
         self.loop_of = np.full(len(program.eqns) + 1, -1)  # the last for "no equation"
         for k, loop in enumerate(self.loops):
             self.loop_of[loop.start : loop.end] = k
-        self.origins: list[list[Origin]] = []
-        self.carries: list[list[Carry]] = []
-        self.rows: list[dict[int, ArrayRows]] = []
-        for loop in self.loops:
-            operands = operands_of(program, loop)
-            assert operands is not None
-            origins, carries = _origins(operands)
-            self.origins.append(origins)
-            self.carries.append(carries)
-            self.rows.append(self._rows(loop, origins))
+
+    def _rows(self, eqn: JaxEquation, origins: list[Origin]) -> list[Origin]:
+        """The operands of an equation: those of a ``slice`` may be all rows of an array."""
+        if eqn.primitive.name != "slice" or type(array := origins[0]) is not int:
+            return origins
+        length, *rest = eqn.invars[0].aval.shape
+        first = origins[1]
+        if is_column(first) and eqn.outvars[0].aval.shape == (1, *rest):
+            places = [int(self.program.fixed[v]) for v in first]
+            step = 1 if places[0] == 0 else -1
+            if places[::step] == list(range(length)):
+                return [Elements(ARRAY, Result(array, 0), places[0], step, length)]
+        return origins
 
     def equation(self, k: int, at: int) -> JaxEquation:
         """An equation of the first repeat of a loop."""
         return self.program.eqns[self.loops[k].start + at]
 
-    def columns(self, k: int, at: int) -> range:
-        """The operands of an equation of a repeat, in ``origins``."""
-        loop, program = self.loops[k], self.program
-        begin = program.at[loop.start]
-        return range(program.at[loop.start + at] - begin, program.at[loop.start + at + 1] - begin)
-
-    def value(self, k: int, result: Result) -> int:
-        """A value of the first repeat."""
-        return self.program.first[self.loops[k].start + result.equation] + result.place
-
-    def value_at(self, k: int, result: Result, repeat: int) -> int:
-        """A value of any repeat; of a negative one, what stood there before the loop."""
+    def value(self, k: int, result: Result, repeat: int = 0) -> int:
+        """A value of a repeat; of a negative one, what stood there before the loop."""
         if repeat < 0:
-            carry = self.carry(k, result)
-            assert carry is not None
-            return carry.initial[repeat]
+            return self.carries[k][result._replace(entry=0)][repeat]
         loop = self.loops[k]
-        return (
-            self.program.first[loop.start + repeat * loop.period + result.equation] + result.place
-        )
-
-    def carry(self, k: int, result: Result) -> Carry | None:
-        """The carry of a result, if there is one."""
-        for carry in self.carries[k]:
-            if carry[:3] == (result.equation, result.place, result.carry):
-                return carry
-        return None
-
-    def _rows(self, loop: PythonLoop, origins: Sequence[Origin]) -> dict[int, ArrayRows]:
-        rows = {}
-        program = self.program
-        begin = program.at[loop.start]
-        for at in range(loop.period):
-            eqn = program.eqns[loop.start + at]
-            if eqn.primitive.name != "slice":
-                continue
-            array, first = origins[program.at[loop.start + at] - begin :][:2]
-            if isinstance(array, int) and type(first) is tuple:
-                places = [program.sources[v].value for v in first]
-                shape = eqn.invars[0].aval.shape
-                step = int(np.sign(places[-1] - places[0]))
-                _, spans, _ = slice_parts(eqn)
-                if tuple(spans) == (1, *shape[1:]) and places[::step] == list(range(shape[0])):
-                    rows[at] = ArrayRows(array, step)
-        return rows
+        at = loop.start + repeat * loop.period + result.equation
+        return self.program.first[at] + result.place
 
     def elements(self, values: Sequence[int]) -> tuple[Elements, NumpyArray] | None:
         """Values that are those of an earlier loop, in its order or backwards; and which of them are."""
-        if len(values) < 2:
-            return None
-        numbers = np.array(values)
+        numbers, middle = np.array(values), len(values) // 2
         producer, place = self.program.producer[numbers], self.program.place[numbers]
         of = self.loop_of[producer]
-        middle = len(values) // 2
         k = int(of[middle])
-        if k < 0:
+        if len(values) < 2 or k < 0:
             return None
         loop = self.loops[k]
         row, at = np.divmod(producer - loop.start, loop.period)
@@ -617,15 +488,14 @@ class LoopReads:
         rows = row[middle] + step * (np.arange(len(values)) - middle)
         fits = same & (row == rows)
         value = Result(int(at[middle]), int(place[middle]))
-        carry = self.carry(k, value)
-        if carry is not None:
-            for i in np.flatnonzero((rows < 0) & (rows >= -len(carry.initial))).tolist():
-                fits[i] = values[i] == carry.initial[rows[i]]
-        rows_that_fit = rows[fits]
-        entry = max(0, -int(rows_that_fit.min()))
-        if not entry and carry is not None and rows_that_fit.max() + 1 < loop.count:
+        initial = self.carries[k].get(value, ())
+        for i in np.flatnonzero((rows < 0) & (rows >= -len(initial))).tolist():
+            fits[i] = values[i] == initial[rows[i]]
+        last = int(rows[fits].max())
+        entry = max(0, -int(rows[fits].min()))
+        if not entry and initial and last + 1 < loop.count:
             entry = 1
-        if rows_that_fit.max() + entry >= loop.count:
+        if last + entry >= loop.count:
             return None
         value = value._replace(entry=entry)
         return Elements(k, value, int(rows[0]) + entry, step, len(values)), fits
@@ -635,11 +505,13 @@ class LoopReads:
         part = self.elements(values)
         return part[0] if part is not None and part[1].all() else None
 
-    def values(self, elements: Elements) -> Values:
-        """Their values, as `elements` takes them."""
-        k, result, first, step, length = elements
-        first -= result.entry
-        return tuple([self.value_at(k, result, first + step * i) for i in range(length)])
+    def values(self, stack: Stack) -> Values:
+        """Its values, as `elements` takes them."""
+        if not isinstance(stack, Elements):
+            return stack
+        k, result, first, step, length = stack
+        rows = [first - result.entry + step * i for i in range(length)]
+        return tuple([self.value(k, result, row) for row in rows])
 
     def delayed(self, columns: Iterable[Values]) -> dict[Values, tuple[Values, int]]:
         """Which columns are what a loop has read in another one some repeats before, and how many."""
@@ -658,21 +530,17 @@ class LoopReads:
 
     def _varying(self, k: int) -> list[Values]:
         """What a loop reads that is another value in each repeat, but for what it has read before."""
-        columns = [x for x in dict.fromkeys(self.origins[k]) if type(x) is tuple]
+        columns = dict.fromkeys([x for row in self.origins[k] for x in row if is_column(x)])
         late = self.delayed(columns)
         return [x for x in columns if x not in late]
 
     def _fit_ends(self) -> None:
         """Leave out repeats at the ends, so that a loop reads all repeats of the one that it reads."""
-        for k in range(len(self.loops)):
-            low, high = 0, self.loops[k].count
-            for column in self._varying(k):
-                part = self.elements(column)
-                if part is not None:
-                    other = np.flatnonzero(~part[1])
-                    middle = len(column) // 2
-                    low = max(low, max(other[other < middle] + 1, default=0))
-                    high = min(high, min(other[other >= middle], default=high))
+        for k, loop in enumerate(list(self.loops)):
+            parts = [part[1] for part in map(self.elements, self._varying(k)) if part is not None]
+            other = np.flatnonzero(~np.logical_and.reduce([np.ones(loop.count, bool), *parts]))
+            low = max(other[other < loop.count // 2] + 1, default=0)
+            high = min(other[other >= loop.count // 2], default=loop.count)
             self._narrow(k, int(low), int(high))
         for k in range(len(self.loops) - 1, -1, -1):
             rows = []
@@ -695,8 +563,7 @@ class LoopReads:
         """What a value of a repeat is computed of, where it can be computed again; else None."""
         if result.entry or not _is_cheap(self.equation(k, result.equation)):
             return None
-        columns = [self.origins[k][c] for c in self.columns(k, result.equation)]
-        return [x for x in columns if isinstance(x, Result)]
+        return [x for x in self.origins[k][result.equation] if isinstance(x, Result)]
 
     def stored(self, k: int, wanted: Iterable[Result], kept: Iterable[Result]) -> set[Result]:
         """Which values to store, of each repeat, so that the ``wanted`` ones can be computed again: as few
@@ -706,54 +573,66 @@ class LoopReads:
         It is the minimal cut between what is wanted and what cannot be computed again.
         """
         wanted, kept = list(wanted), set(kept)
-        entering = {r[:2] for r in wanted if r.entry}
         if self.loops[k].period > _LARGE:
             return set(wanted)
+        entering = {r[:2] for r in wanted if r.entry}
         capacity: _Capacity = collections.defaultdict(dict)
-        seen: set[Result] = set()
-        rest = list(wanted)
-        while rest:
-            r = rest.pop()
-            if r in seen:
-                continue
-            seen.add(r)
-            free = r in kept or (r[:2] in entering and not r.entry)
-            size = 0 if free else self.program.size(self.value(k, r)) + 1e-3
-            capacity[r, 0][r, 1] = size
-            inputs = self.inputs(k, r)
-            for x in ["end"] if inputs is None else [(i, 0) for i in inputs]:
-                capacity[r, 1][x] = np.inf
-            rest += inputs or ()
         capacity["begin"] = dict.fromkeys([(r, 0) for r in wanted], np.inf)
+        seen = list(dict.fromkeys(wanted))
+        for r in seen:  # which grows
+            free = r in kept or (r[:2] in entering and not r.entry)
+            size = size_of(self.program.avals[self.value(k, r)])
+            capacity[r, 0][r, 1] = 0 if free else size + 1e-3
+            inputs = self.inputs(k, r)
+            ends = ["end"] if inputs is None else [(x, 0) for x in inputs]
+            capacity[r, 1] = dict.fromkeys(ends, np.inf)
+            seen += [x for x in dict.fromkeys(inputs or ()) if (x, 0) not in capacity]
         reached = _maximal_flow(capacity, "begin", "end")
         return {r for r in seen if (r, 0) in reached and (r, 1) not in reached}
 
 
-def _origins(operands: Operands) -> tuple[list[Origin], list[Carry]]:
-    """Where the operands of a repeat come from, and what is carried for that."""
-    origins: list[Origin] = []
-    carries: dict[tuple[int, int], list[Carry]] = {}
-    columns = operands.values.T.tolist()
-    for values, depth, at, place, constant in zip(
-        columns, *[x.tolist() for x in operands[1:]], strict=True
-    ):
-        if depth < 0:
-            origins.append(values[0] if constant else tuple(values))
+def _operands(
+    program: Numbered, loop: PythonLoop
+) -> tuple[list[list[Origin]], dict[Result, Values]] | None:
+    """What the operands of each equation of a repeat are, and what is carried for that: the results, with
+    what stood there before the loop. None if the repeats do not fit together.
+    """
+    values = _rows(program, program.operands, loop.period, loop.start, loop.count)
+    owner = _rows(program, program.owner, loop.period, loop.start, loop.count)
+    producer, place = program.producer[values], program.place[values]
+    inside = producer >= loop.start
+    carried = inside[-1]
+    distance = np.where(carried, owner[-1] - producer[-1], 0)
+    before, equation = np.divmod(owner[0] - loop.start - distance, loop.period)
+    # The first operands of those that are carried are from before the loop, all of the others.
+    entering = np.where(carried, -before, loop.count)
+    regular = np.where(
+        inside,
+        (owner - producer == distance) & (place == place[-1]) & carried,
+        np.arange(loop.count)[:, None] < entering,
+    )
+    if not regular.all():
+        return None
+    origins: list[list[Origin]] = [[] for _ in range(loop.period)]
+    carries: dict[Result, Values] = {}
+    for at, column in enumerate(values.T.tolist()):
+        operands = origins[owner[0, at] - loop.start]
+        if not carried[at]:
+            same = column.count(column[0]) == len(column)
+            operands.append(column[0] if same else tuple(column))
             continue
-        number = 0
+        result = Result(int(equation[at]), int(place[-1, at]))
+        depth = int(entering[at])
         if depth:
-            initial = tuple(values[:depth])
-            several = carries.setdefault((at, place), [])
-            for number, carry in enumerate(several):
-                short, long = sorted((initial, carry.initial), key=len)
+            initial = tuple(column[:depth])
+            for number in itertools.count():
+                result = result._replace(carry=number)
+                short, long = sorted((initial, carries.get(result, ())), key=len)
                 if long[len(long) - len(short) :] == short:
-                    several[number] = carry._replace(initial=long)
+                    carries[result] = long
                     break
-            else:
-                number = len(several)
-                several.append(Carry(at, place, number, initial))
-        origins.append(Result(at, place, depth, number))
-    return origins, [carry for several in carries.values() for carry in several]
+        operands.append(result._replace(entry=depth))
+    return origins, carries
 
 
 def _is_cheap(eqn: JaxEquation) -> bool:
@@ -770,16 +649,14 @@ def _maximal_flow(capacity: _Capacity, begin: Hashable, end: Hashable) -> set[Ha
     """What can be reached from ``begin`` once as much flows as can (Edmonds and Karp 1972)."""
     while True:
         before: dict[Hashable, Hashable] = {begin: begin}
-        rest: collections.deque[Hashable] = collections.deque([begin])
-        while rest and end not in before:
-            a = rest.popleft()
-            for b, size in capacity.get(a, {}).items():
-                if size > 0 and b not in before:
-                    before[b] = a
-                    rest.append(b)
+        rest = [begin]
+        for a in rest:  # which grows
+            more = [b for b, size in capacity[a].items() if size > 0 and b not in before]
+            before.update(dict.fromkeys(more, a))
+            rest += more
         if end not in before:
             return set(before)
-        path: list[Hashable] = [end]
+        path = [end]
         while path[-1] != begin:
             path.append(before[path[-1]])
         edges = list(zip(path[1:], path, strict=False))

@@ -33,8 +33,8 @@ rounding. Where that would matter, in programs of replay, nothing is rolled.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+import functools
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ from fad.core.jaxapi import (
     shaped_array,
     slice_parts,
 )
-from fad.core.jaxprs import inner_jaxprs, jaxpr_key, trace, with_programs
+from fad.core.jaxprs import inner_jaxprs, is_ref, jaxpr_key, trace, with_programs
 from fad.core.rolling_protocol import Rolled
 from fad.core.types import (
     Array,
@@ -66,19 +66,21 @@ from fad.core.types import (
     PyTree,
 )
 from fad.rolling.repeats import (
+    ARRAY,
     DEPTH,
     PLACE,
-    ArrayRows,
     Elements,
     LoopReads,
     Numbered,
+    Origin,
     Result,
     Stack,
     Values,
     find_loops,
-    has_refs,
+    is_column,
     is_free,
     may_repeat,
+    size_of,
 )
 
 _MANY = 8  # operands of an equation that are looked at together
@@ -95,19 +97,18 @@ def rolled(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
     >>> rolled(jax.make_jaxpr(f)(1.0))[1]
     [Rolled(repeats=50, period=4)]
     """
-    bodies = _RolledBodies()
-    closed = bodies.rolled_in(closed)
-    if not may_repeat(closed.jaxpr.eqns) or has_refs(closed):
-        return closed, bodies.loops
-    program = Numbered(closed)
-    loops = find_loops(program)
-    if not loops:
-        return closed, bodies.loops
-    writer = _LoopWriter(program, closed, LoopReads(program, loops))
-    shorter, _ = trace(writer.run, [struct_of(v.aval) for v in closed.jaxpr.invars])
-    if [v.aval for v in shorter.jaxpr.outvars] != [v.aval for v in closed.jaxpr.outvars]:
-        return closed, bodies.loops
-    return shorter, [*writer.rolled, *bodies.loops]
+    closed, inner = _with_rolled_bodies(closed)
+    eqns = closed.jaxpr.eqns
+    # Equations that write to Refs may not change places.
+    if may_repeat(eqns) and not any([is_ref(v) for eqn in eqns for v in eqn.invars]):
+        program = Numbered(closed)
+        loops = find_loops(program)
+        if loops:
+            writer = _LoopWriter(program, LoopReads(program, loops))
+            shorter, _ = trace(writer.run, [struct_of(v.aval) for v in closed.jaxpr.invars])
+            if [v.aval for v in shorter.jaxpr.outvars] == [v.aval for v in closed.jaxpr.outvars]:
+                return shorter, [*writer.rolled, *inner]
+    return closed, inner
 
 
 # Equations that call programs, or run them in a loop or a branch, and do nothing else to them.
@@ -117,48 +118,33 @@ _WITH_BODIES = frozenset(
 )
 
 
-class _RolledBodies:
-    """The programs in the equations of a program: ``loops`` are those that were rolled in them."""
+def _with_rolled_bodies(closed: JaxProgram) -> tuple[JaxProgram, list[Rolled]]:
+    """A program with rolled programs in its equations, and their loops; the same one, if there are none."""
+    loops: list[Rolled] = []
+    bodies: dict[JaxBody, JaxBody] = {}
+    by_key: dict[Hashable, JaxBody | None] = {}
 
-    def __init__(self) -> None:
-        self.loops: list[Rolled] = []
-        self._by_id: dict[int, JaxBody] = {}
-        self._by_key: dict[Hashable, JaxBody] = {}
+    def body(jaxpr: JaxBody) -> JaxBody:
+        if jaxpr not in bodies:
+            key = jaxpr_key(jaxpr) if may_repeat(jaxpr.eqns) else id(jaxpr)
+            if key not in by_key:  # equal ones are rolled, and noted, once
+                program = ClosedJaxpr(convert_constvars_jaxpr(jaxpr), ())
+                shorter, more = rolled(program)
+                loops.extend(more)
+                by_key[key] = None if shorter is program else _opened(shorter, jaxpr)
+            bodies[jaxpr] = by_key[key] or jaxpr
+        return bodies[jaxpr]
 
-    def rolled_in(self, closed: JaxProgram) -> JaxProgram:
-        """A program with rolled programs in its equations; the same one, if that changes none of them."""
-        jaxpr = self._rolled_in(closed.jaxpr)
-        return closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, closed.consts)
-
-    def _rolled_in(self, jaxpr: JaxBody) -> JaxBody:
-        changed = {}
-        for at, eqn in enumerate(jaxpr.eqns):
-            if eqn.primitive.name in _WITH_BODIES:
-                inner = list(inner_jaxprs(eqn))
-                if not all([self._body(x) is x for x in inner]):
-                    changed[at] = with_programs(eqn, self._body)
-        if not changed:
-            return jaxpr
-        return jaxpr.replace(eqns=[changed.get(at, eqn) for at, eqn in enumerate(jaxpr.eqns)])
-
-    def _body(self, jaxpr: JaxBody) -> JaxBody:
-        """A program, rolled."""
-        body = self._by_id.get(id(jaxpr))
-        if body is None:
-            body = self._by_id[id(jaxpr)] = self._made(jaxpr)
-        return body
-
-    def _made(self, jaxpr: JaxBody) -> JaxBody:
-        inner = self._rolled_in(jaxpr)
-        if not may_repeat(inner.eqns):
-            return inner
-        key = jaxpr_key(jaxpr)
-        if key not in self._by_key:  # equal ones are rolled, and noted, once
-            closed = ClosedJaxpr(convert_constvars_jaxpr(inner), ())
-            shorter, loops = rolled(closed)
-            self.loops += loops
-            self._by_key[key] = inner if shorter is closed else _opened(shorter, jaxpr)
-        return self._by_key[key]
+    changed = {}
+    for at, eqn in enumerate(closed.jaxpr.eqns):
+        if eqn.primitive.name not in _WITH_BODIES:
+            continue
+        if not all([body(x) is x for x in inner_jaxprs(eqn)]):
+            changed[at] = with_programs(eqn, body)
+    if changed:
+        eqns = [changed.get(at, eqn) for at, eqn in enumerate(closed.jaxpr.eqns)]
+        closed = ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts)
+    return closed, loops
 
 
 def _opened(closed: JaxProgram, like: JaxBody) -> JaxBody:
@@ -181,562 +167,361 @@ def _opened(closed: JaxProgram, like: JaxBody) -> JaxBody:
     )
 
 
-class _Again(NamedTuple):
-    """What a loop computes again of an earlier one: ``equations`` of its repeats, from the repeat ``first``
-    on, forwards or backwards; from values that were stored, and from what these repeats read themselves.
-    """
-
-    loop: int
-    first: int
-    step: int
-    equations: list[int]
-    stored: dict[Result, Elements]
-    rows: dict[int, ArrayRows]  # by their equation
-    columns: dict[Values, Values]
-
-
-class _Line(NamedTuple):
-    """What is carried from repeat to repeat: what ``source`` was in the repeats before.
-
-    ``initial``: what stood there before the loop, the earliest first; None: nothing that is read.
-    ``number``: of the carry of a result.
-    """
-
-    source: Result | Stack
-    initial: Sequence[int | None]
-    number: int = 0
+# An equation of a repeat, as its number, and what its operands are.
+_Line = tuple[int, JaxEquation, list[Origin]]
+_Piece = Elements | int  # a value of before, or many of an earlier loop
 
 
 class _Plan:
     """How a loop is written.
 
-    ``stacks``: what it reads in its repeats. ``delayed``: what it has read some repeats before, as what, and
-    how many. ``again``: what it computes again. ``read``: what each operand is that varies: among the stacks,
-    or in which of ``again``, and as what. ``lines``: what is carried, results first.
+    ``lines``: the equations of a repeat, each with its number and with what its operands are: first those
+    that compute again what an earlier loop has computed, then its own. ``stacks``: what it reads in its
+    repeats. ``delayed``: what it has read some repeats before, as what, and how many. ``read``: what operands
+    are that an earlier loop has computed: one of the stacks, or computed again. ``carried``: results, and
+    what is read, that are carried from repeat to repeat; with what stood there before the loop, the earliest
+    first; None: nothing that is read. ``last``: the values that are read one by one after the loop: as what
+    they are stored, or what they were so many repeats before the end.
     """
 
     def __init__(self) -> None:
-        self.stacks: dict[Stack, int] = {}
-        self.delayed: dict[Stack, tuple[Stack, int]] = {}
-        self.again: list[_Again] = []
-        self.read: dict[Values, Stack | tuple[int, Result]] = {}
         self.lines: list[_Line] = []
-
-    def stack(self, stack: Stack) -> Stack:
-        self.stacks.setdefault(stack, len(self.stacks))
-        return stack
+        self.stacks: dict[Stack, None] = {}
+        self.delayed: dict[Stack, tuple[Stack, int]] = {}
+        self.read: dict[Values, Result | Elements] = {}
+        self.carried: dict[Result | Stack, list[int | None]] = {}
+        self.last: dict[int, Elements | tuple[Result, int]] = {}
 
 
 class _LoopWriter:
     """Writes a program with its loops as ``scan``."""
 
-    def __init__(self, program: Numbered, closed: JaxProgram, read: LoopReads) -> None:
+    def __init__(self, program: Numbered, read: LoopReads) -> None:
         self.program = program
-        self.consts = closed.consts
         self.read = read
         self.rolled: list[Rolled] = []
         self._wanted: set[int] = set(program.outs)  # values that are read one by one
-        self._stored: list[dict[Result, int]] = [{} for _ in read.loops]
-        self._many: dict[int, list[Elements | int]] = {}
-        self._ask()
-        self._plans: list[_Plan] = []
-        for k in range(len(read.loops) - 1, -1, -1):
-            self._plans.insert(0, self._plan(k))
-        self._values: dict[int, Array] = {}
+        self._stored: list[dict[Result, None]] = [{} for _ in read.loops]
+        for at in np.flatnonzero(read.loop_of[:-1] < 0).tolist():
+            self._want(self._operands(at))
+        self._plans = [self._plan(k) for k in range(len(read.loops) - 1, -1, -1)][::-1]
         self._stacks: dict[tuple[int, Result], Array] = {}
-        self._directions: list[int] = []
+        # Of the arrays of a loop: where the first repeat stands, and how far it is to the next.
+        self._orders = {ARRAY: (0, 1)}
 
     # What is read
 
-    def _ask(self) -> None:
-        """Note what the equations outside of loops read."""
+    def _operands(self, at: int) -> list[_Piece]:
+        """What an equation outside of loops reads; where it joins many values, those of a loop together."""
         program = self.program
-        for k in np.flatnonzero(self.read.loop_of[:-1] < 0).tolist():
-            operands = program.operands[program.at[k] : program.at[k + 1]].tolist()
-            if len(operands) >= _MANY and program.eqns[k].primitive.name in (
-                "concatenate",
-                "stack",
-            ):
-                self._many[k] = self._pieces(operands)
-                self._want(self._many[k])
-            else:
-                self._wanted.update(operands)
+        operands = program.operands[program.at[at] : program.at[at + 1]].tolist()
+        joins = program.eqns[at].primitive.name in ("concatenate", "stack")
+        return self._pieces(operands) if joins and len(operands) >= _MANY else operands
 
-    def _want(self, pieces: Iterable[Elements | int]) -> None:
+    def _want(self, pieces: Iterable[_Piece]) -> None:
         for piece in pieces:
-            if isinstance(piece, Elements):
-                self._stored[piece.loop].setdefault(piece.value, len(self._stored[piece.loop]))
-            else:
+            if not isinstance(piece, Elements):
                 self._wanted.add(piece)
+            elif piece.loop == ARRAY:
+                self._wanted.add(piece.value.equation)
+            else:
+                self._stored[piece.loop].setdefault(piece.value)
 
-    def _pieces(self, values: Sequence[int]) -> list[Elements | int]:
+    def _pieces(self, values: Sequence[int]) -> list[_Piece]:
         """Values in order, together as far as they are those of a loop."""
         producer = self.program.producer[np.array(values)]
-        of = self.read.loop_of[producer]
-        pieces: list[Elements | int] = []
+        of, strides = self.read.loop_of[producer], np.diff(producer)
+        pieces: list[_Piece] = []
         a = 0
         while a < len(values):
             b = a + 1
-            while b < len(values) and of[b] == of[a] >= 0:
-                if producer[b] - producer[b - 1] != producer[a + 1] - producer[a]:
-                    break
+            while b < len(values) and of[b] == of[a] >= 0 and strides[b - 1] == strides[a]:
                 b += 1
             elements = self.read.all_elements(values[a:b])
-            if elements is None:
-                pieces.append(values[a])
-                a += 1
-            else:
-                pieces.append(elements)
-                a = b
+            pieces.append(values[a] if elements is None else elements)
+            a = a + 1 if elements is None else b
         return pieces
 
     def _plan(self, k: int) -> _Plan:
         """How a loop is written, once it is clear what is read of it."""
-        plan = _Plan()
-        loop = self.read.loops[k]
-        rest: dict[int, dict[Values, Elements]] = collections.defaultdict(dict)
+        plan, read = _Plan(), self.read
+        rest: dict[tuple[int, int, int], dict[Values, Elements]] = collections.defaultdict(dict)
 
-        def take(values: Values) -> Stack | None:
-            """What is read for a value of each repeat; None if that is decided later."""
-            elements = self.read.all_elements(values)
-            if elements is not None:
-                rest[elements.loop][values] = elements
-                return None
-            return plan.stack(values)
-
-        rows = self.read.rows[k]
-        for at in range(loop.period):
-            if at in rows:
-                self._wanted.add(rows[at].array)
-                plan.stack(rows[at])
-                continue
-            for c in self.read.columns(k, at):
-                origin = self.read.origins[k][c]
+        def take(lines: Sequence[_Line]) -> None:
+            """Put equations before the others. What they read of earlier loops is decided later."""
+            plan.lines[:0] = lines
+            for origin in [x for _, _, origins in lines for x in origins]:
                 if isinstance(origin, int):
                     self._wanted.add(origin)
                 elif not isinstance(origin, Result) and origin not in plan.read:
-                    stack = take(origin)
-                    if stack is not None:
-                        plan.read[origin] = stack
-        while rest:
-            earlier = max(rest)
-            groups: dict[tuple[int, int], dict[Values, Elements]] = collections.defaultdict(dict)
-            for values, elements in rest.pop(earlier).items():
-                groups[elements.first, elements.step][values] = elements
-            for (first, step), wanted in groups.items():
-                self._compute_again(plan, earlier, first, step, loop.count, wanted, take)
+                    elements = None if isinstance(origin, Elements) else read.all_elements(origin)
+                    if elements is None:
+                        plan.stacks.setdefault(origin)
+                    else:
+                        group = elements.loop, elements.first, elements.step
+                        rest[group][read.values(origin)] = elements
+
+        take([(at, read.equation(k, at), x) for at, x in enumerate(read.origins[k])])
+        while rest:  # the latest loop first: it reads of earlier ones
+            group = max(rest, key=lambda group: group[0])
+            take(self._computed_again(plan, rest.pop(group)))
         self._carry(k, plan)
         self._ask_last(k, plan)
         return plan
 
-    def _compute_again(
-        self,
-        plan: _Plan,
-        k: int,
-        first: int,
-        step: int,
-        count: int,
-        wanted: dict[Values, Elements],
-        take: Callable[[Values], Stack | None],
-    ) -> None:
-        """Decide what of the values that are read of an earlier loop is stored."""
+    def _computed_again(self, plan: _Plan, wanted: dict[Values, Elements]) -> list[_Line]:
+        """The equations that compute values of an earlier loop again, of the same repeats of it; of values
+        that it stores, and of what these repeats read themselves.
+        """
         read = self.read
+        k, _, first, step, count = next(iter(wanted.values()))
         stacked = [e.value for e in plan.stacks if isinstance(e, Elements) and e.loop == k]
-        stored = read.stored(k, [e.value for e in wanted.values()], [*self._stored[k], *stacked])
+        values = [e.value for e in wanted.values()]
+        stored = read.stored(k, values, [*self._stored[k], *stacked])
+        offset = 1 + max([number for number, _, _ in plan.lines])
         leaves: dict[Result, Elements] = {}
         equations: set[int] = set()
-        rest = [e.value for e in wanted.values()]
-        while rest:
-            r = rest.pop()
+        while values:
+            r = values.pop()
             if r in stored:
                 elements = Elements(k, r, first, step, count)
                 leaves[r] = read.all_elements(read.values(elements)) or elements
             elif r.equation not in equations:
                 equations.add(r.equation)
-                rest += _present(read.inputs(k, r))
-        for e in leaves.values():
-            plan.stack(e)
-        again = _Again(k, first, step, sorted(equations), leaves, {}, {})
-        for at in again.equations:
-            if at in read.rows[k] and count == read.loops[k].count:
-                rows = read.rows[k][at]
-                again.rows[at] = rows._replace(step=step * rows.step)
-                self._wanted.add(rows.array)
-                plan.stack(again.rows[at])
-                continue
-            for c in read.columns(k, at):
-                origin = read.origins[k][c]
-                if isinstance(origin, int):
-                    self._wanted.add(origin)
-                elif not isinstance(origin, Result) and origin not in again.columns:
-                    repeats = first + step * np.arange(count)
-                    values = tuple(np.array(origin)[repeats].tolist())
-                    again.columns[origin] = values
-                    if values not in plan.read:
-                        stack = take(values)
-                        if stack is not None:
-                            plan.read[values] = stack
-        for values, e in wanted.items():
-            plan.read[values] = leaves[e.value] if e.value in leaves else (len(plan.again), e.value)
-        if equations:
-            plan.again.append(again)
+                values += read.inputs(k, r) or ()
+        plan.stacks.update(dict.fromkeys(leaves.values()))
+
+        def again(result: Result) -> Result | Elements:
+            return leaves.get(result) or result._replace(equation=offset + result.equation)
+
+        def here(origin: Origin) -> Origin:
+            """What an operand of the earlier loop is in this one."""
+            if isinstance(origin, Elements):
+                return origin.among(first, step, count)
+            if is_column(origin):
+                return tuple([origin[first + step * i] for i in range(count)])
+            return again(origin) if isinstance(origin, Result) else origin
+
+        plan.read.update({column: again(e.value) for column, e in wanted.items()})
+        return [
+            (offset + at, read.equation(k, at), [here(x) for x in read.origins[k][at]])
+            for at in sorted(equations)
+        ]
 
     def _carry(self, k: int, plan: _Plan) -> None:
         """Decide what is carried, of results and of what is read; store what is read."""
         read = self.read
-        for carry in read.carries[k]:
-            plan.lines.append(_Line(Result(*carry[:2]), carry.initial, carry.number))
-        columns = {
-            read.values(s) if isinstance(s, Elements) else s: s
-            for s in plan.stacks
-            if not isinstance(s, ArrayRows)
-        }
-        before: dict[Stack, Values] = {}
+        plan.carried.update({r: list(initial) for r, initial in read.carries[k].items()})
+        columns = {read.values(s): s for s in plan.stacks if s[0] != ARRAY}  # no value is that
         for column, (lead, repeats) in read.delayed(columns).items():
             late, source = columns[column], columns[lead]
             if isinstance(late, Elements) and late[:2] == source[:2]:
                 continue  # both are read in one array
             del plan.stacks[late]
             plan.delayed[late] = source, repeats
-            if repeats > len(before.get(source, ())):
-                before[source] = column[:repeats]
-        plan.lines += [_Line(source, initial) for source, initial in before.items()]
-        for line in plan.lines:
-            self._wanted.update([v for v in line.initial if v is not None])
+            if repeats > len(plan.carried.get(source, ())):
+                plan.carried[source] = [*column[:repeats]]
+        self._wanted.update([v for x in plan.carried.values() for v in x if v is not None])
         for stack in plan.stacks:
-            if isinstance(stack, Elements):
-                self._want([stack])
-            elif not isinstance(stack, ArrayRows):
-                self._want(self._pieces(stack))
+            self._want([stack] if isinstance(stack, Elements) else self._pieces(stack))
 
     def _ask_last(self, k: int, plan: _Plan) -> None:
         """Store or carry out the values that are read one by one after the loop."""
-        loop, program = self.read.loops[k], self.program
-        lines = {line.source: at for at, line in enumerate(plan.lines)}
+        loop, program, stored = self.read.loops[k], self.program, self._stored[k]
         for v in sorted(self._wanted):
-            if self.read.loop_of[program.producer[v]] != k:
+            at = int(program.producer[v])
+            if self.read.loop_of[at] != k:
                 continue
-            row, result = self._row(v)
-            depth = loop.count - row
-            line = plan.lines[lines[result]] if result in lines else _Line(result, [])
-            more = depth - len(line.initial)
-            if more <= 0 or self._in_stack(k, row, result) is not None:
-                continue
-            if depth > DEPTH or is_extended(program.avals[v].dtype):
-                self._want([Elements(k, result, row, 1, 1)])
-                continue
-            line = line._replace(initial=[*[None] * more, *line.initial])
-            at = lines.setdefault(result, len(plan.lines))
-            plan.lines[at : at + 1] = [line]
-
-    def _in_stack(self, k: int, row: int, result: Result) -> Elements | None:
-        """A value of a repeat, where it is stored: as it is computed, or as it enters a later repeat."""
-        for r in self._stored[k]:
-            if r[:2] == result[:2] and row + r.entry < self.read.loops[k].count:
-                return Elements(k, r, row + r.entry, 1, 1)
-        return None
-
-    def _row(self, v: int) -> tuple[int, Result]:
-        """In which repeat of its loop a value is computed, and as what."""
-        at = int(self.program.producer[v])
-        loop = self.read.loops[self.read.loop_of[at]]
-        row, equation = divmod(at - loop.start, loop.period)
-        return row, Result(equation, int(self.program.place[v]))
+            row, equation = divmod(at - loop.start, loop.period)
+            result = Result(equation, int(program.place[v]))
+            initial = plan.carried.get(result, [])
+            back = loop.count - row
+            # As it is computed, or as it enters a later repeat.
+            forms = [r for r in stored if r[:2] == result[:2] and r.entry < back]
+            if back <= len(initial):
+                forms = []
+            elif not forms and (back > DEPTH or is_extended(program.avals[v].dtype)):
+                stored.setdefault(result)
+                forms = [result]
+            elif not forms:
+                plan.carried[result] = [*[None] * (back - len(initial)), *initial]
+            plan.last[v] = result, back
+            if forms:
+                plan.last[v] = Elements(k, forms[0], row + forms[0].entry, 1, 1)
 
     # Writing
 
     def run(self, *inputs: Array) -> list[Array]:
         """The program; traced once."""
-        self._inputs = inputs
         program, loops = self.program, self.read.loops
-        begins = {loop.start: k for k, loop in enumerate(loops)}
-        at = 0
-        while at < len(program.eqns):
-            if at in begins:
-                self._loop(begins[at])
-                at = loops[begins[at]].end
+        self._values = program.fixed | dict(zip(program.inputs, inputs, strict=True))
+        for at, (eqn, k) in enumerate(zip(program.eqns, self.read.loop_of.tolist(), strict=False)):
+            if k >= 0:
+                if at == loops[k].start:
+                    self._loop(k)
                 continue
-            eqn = program.eqns[at]
-            if at in self._many:
-                outs = [self._together(eqn, self._many[at])]
+            operands = self._operands(at)
+            if any([isinstance(x, Elements) for x in operands]):
+                (axis,) = parameters(eqn)
+                stacks = eqn.primitive.name == "stack"
+                outs = [self._joined(operands, axis, stacks=stacks)]
             else:
-                operands = program.operands[program.at[at] : program.at[at + 1]]
-                count = len(eqn.invars)  # a slice has its places in itself
-                outs = evaluate_equation(eqn, list(map(self._value, operands[:count].tolist())))
+                outs = _evaluate(eqn, [self._values[v] for v in operands if isinstance(v, int)])
             self._values.update(enumerate(outs, program.first[at]))
-            at += 1
         return [self._array(v) for v in program.outs]
-
-    def _value(self, v: int) -> PyTree:
-        """A value of before, as an operand."""
-        source = self.program.sources.get(v)
-        if source is None:
-            return self._values[v]
-        if source.kind == "literal":
-            return source.value
-        return (self.consts if source.kind == "constant" else self._inputs)[source.value]
 
     def _array(self, v: int) -> Array:
         """A value of before, as an array of its type."""
-        x, aval = self._value(v), self.program.avals[v]
+        x, aval = self._values[v], self.program.avals[v]
         return x if isinstance(x, jax.Array) else _typed(jnp.asarray(x, aval.dtype), aval)
 
-    def _together(self, eqn: JaxEquation, pieces: Sequence[Elements | int]) -> Array:
-        """Many operands as one array: those of loops are one already."""
-        (axis,) = parameters(eqn)
-        stacks = eqn.primitive.name == "stack"
+    def _joined(
+        self, pieces: Iterable[_Piece], axis: int, direction: int = 1, stacks: bool = True
+    ) -> Array:
+        """Values as one array, stacked or concatenated: those of loops are one already."""
         parts = []
         for piece in pieces:
-            if isinstance(piece, int):
+            if isinstance(piece, Elements):
+                x = jnp.moveaxis(self._stack(piece, direction), 0, axis)
+                parts.append(x if stacks else jax.lax.collapse(x, axis, axis + 2))
+            else:
                 x = self._array(piece)
                 parts.append(jnp.expand_dims(x, axis) if stacks else x)
-                continue
-            x = jnp.moveaxis(self._stack(piece, 1), 0, axis)
-            if not stacks:
-                shape = x.shape
-                x = x.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
-            parts.append(x)
         return jax.lax.concatenate(parts, axis) if len(parts) > 1 else parts[0]
 
     def _stack(self, stack: Stack, direction: int) -> Array:
         """What a loop reads in its repeats: an array, in their order or (-1) backwards."""
         if isinstance(stack, Elements):
-            x = self._stacks[stack.loop, stack.value]
+            x = self._whole(stack)
             places = self._places(stack)[::direction]
             low, high = sorted((int(places[0]), int(places[-1])))
             x = x if high - low + 1 == len(x) else x[low : high + 1]
             return x if places[0] == low else jnp.flip(x, 0)
-        if isinstance(stack, ArrayRows):
-            x = self._array(stack.array)
-            return x if stack.step == direction else jnp.flip(x, 0)
-        sources = [self.program.sources.get(v) for v in stack]
-        if all([s is not None and s.kind != "input" for s in sources]):
-            constants = list(map(self._value, stack[::direction]))
-            if all(map(is_free, constants)):
-                whole = np.stack(list(map(np.asarray, constants)))
-                return jnp.asarray(whole, self.program.avals[stack[0]].dtype)
-        parts = [
-            self._stack(p, direction)
-            if isinstance(p, Elements)
-            else jnp.expand_dims(self._array(p), 0)
-            for p in self._pieces(stack)[::direction]
-        ]
-        return jax.lax.concatenate(parts, 0)
+        constants = [self.program.fixed.get(v) for v in stack[::direction]]
+        if all([x is not None and is_free(x) for x in constants]):
+            whole = np.stack(list(map(np.asarray, constants)))
+            return jnp.asarray(whole, self.program.avals[stack[0]].dtype)
+        return self._joined(self._pieces(stack)[::direction], 0, direction)
+
+    def _whole(self, elements: Elements) -> Array:
+        """The array that elements are in."""
+        if elements.loop == ARRAY:
+            return self._array(elements.value.equation)
+        return self._stacks[elements.loop, elements.value]
 
     def _places(self, elements: Elements) -> NumpyArray:
-        """At which places of what was stored they stand."""
+        """At which places of their array they stand."""
+        first, step = self._orders[elements.loop]
         rows = elements.first + elements.step * np.arange(elements.length, dtype=np.int32)
-        forwards = self._directions[elements.loop] > 0
-        return rows if forwards else self.read.loops[elements.loop].count - 1 - rows
-
-    def _direction(self, plan: _Plan) -> int:
-        """Whether the repeats of a loop go through most of what they read forwards (1) or backwards (-1)."""
-        votes = 0
-        for stack in plan.stacks:
-            if isinstance(stack, Elements):
-                size = self.program.size(self.read.value(stack.loop, stack.value))
-                votes += self._directions[stack.loop] * stack.step * size
-            elif isinstance(stack, ArrayRows):
-                rows = self.program.avals[stack.array].shape[0]
-                votes += stack.step * self.program.size(stack.array) // rows
-        return 1 if votes >= 0 else -1
-
-    def _is_whole(self, elements: Elements, direction: int) -> bool:
-        """Whether they are all that was stored, in that order."""
-        whole = elements.length == self.read.loops[elements.loop].count
-        return whole and self._directions[elements.loop] * elements.step == direction
+        return first + step * rows
 
     def _loop(self, k: int) -> None:
         """Write a loop."""
         plan, loop = self._plans[k], self.read.loops[k]
-        direction = self._direction(plan)
-        self._directions.append(direction)
-        arrays: dict[Elements, Array] = {}
-        xs = []
-        for stack in plan.stacks:
-            if isinstance(stack, Elements) and not self._is_whole(stack, direction):
-                arrays[stack] = self._stacks[stack.loop, stack.value]
-                xs.append(jnp.asarray(self._places(stack)[::direction]))
-            else:
-                xs.append(self._stack(stack, direction))
+        # The repeats go through most of what they read forwards (1) or backwards (-1).
+        read = [s for s in plan.stacks if isinstance(s, Elements)]
+        votes = [self._orders[e.loop][1] * e.step * size_of(self._aval(e)) for e in read]
+        direction = 1 if sum(votes) >= 0 else -1
+        self._orders[k] = (0, 1) if direction > 0 else (loop.count - 1, -1)
+        arrays: dict[Stack, Array] = {}  # of which a repeat reads an element at a place
+        xs, avals = [], []
         initial: list[Array] = []
-        for line in plan.lines:
-            aval = self._aval(k, line.source)
+        for source, before in plan.carried.items():
+            aval = self._aval(source, k)
+            avals += [aval] * len(before)
             initial += [
                 jnp.zeros(aval.shape, aval.dtype) if v is None else self._array(v)
-                for v in reversed(line.initial)
+                for v in reversed(before)
             ]
-        body = _Repeat(self, k, arrays)
-        constants = list(body.constants)
-        operands = [*[self._array(v) for v in constants], *arrays.values()]
-        closed, _ = trace(body.run, [*map(jax.typeof, operands), *body.avals])
+        for stack in plan.stacks:
+            if isinstance(stack, Elements):
+                whole = self._whole(stack)
+                turned = self._orders[stack.loop][1] * stack.step != direction
+                if len(whole) != stack.length or (turned and stack.loop != ARRAY):
+                    arrays[stack] = whole
+                    avals.append(PLACE)
+                    xs.append(jnp.asarray(self._places(stack)[::direction]))
+                    continue
+            avals.append(self._aval(stack))
+            xs.append(self._stack(stack, direction))
+        closed, _ = trace(functools.partial(self._repeat, k, arrays), map(struct_of, avals))
         closed, inner = rolled(closed)
         count = len(initial)
 
         def step(carry: Sequence[Array], x: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-            outs = run_jaxpr(closed, *operands, *carry, *x)
+            outs = run_jaxpr(closed, *carry, *x)
             return outs[:count], outs[count:]
 
         final, ys = jax.lax.scan(step, initial, xs, loop.count, reverse=direction < 0)
         self.rolled += [Rolled(loop.count, loop.period), *inner]
         self._stacks.update(zip([(k, r) for r in self._stored[k]], ys, strict=True))
-        self._read_out(k, final)
+        ends = iter(final)
+        last = {
+            (source, back): next(ends)
+            for source, before in plan.carried.items()
+            for back in range(1, len(before) + 1)
+        }
+        for v, at in plan.last.items():
+            x = self._stack(at, 1)[0] if isinstance(at, Elements) else last[at]
+            self._values[v] = _typed(x, self.program.avals[v])
 
-    def _read_out(self, k: int, final: Sequence[Array]) -> None:
-        """Note the values that are read one by one after a loop."""
-        read, plan, loop = self.read, self._plans[k], self.read.loops[k]
-        last: dict[tuple[int, Result], Array] = {}
-        values = iter(final)
-        for line in plan.lines:
-            for back in range(1, len(line.initial) + 1):
-                x = next(values)
-                if isinstance(line.source, Result):
-                    last[loop.count - back, line.source] = x
-        for v in self._wanted:
-            if read.loop_of[self.program.producer[v]] == k:
-                row, result = self._row(v)
-                if (row, result) in last:
-                    x = last[row, result]
-                else:
-                    x = self._stack(_present(self._in_stack(k, row, result)), 1)[0]
-                self._values[v] = _typed(x, self.program.avals[v])
-
-    def _aval(self, k: int, value: Result | Stack) -> Aval:
-        """The type of a value of a repeat."""
+    def _aval(self, value: Result | Stack, k: int = ARRAY) -> Aval:
+        """The type of a value of a repeat: a result of this loop, or what it reads."""
         avals = self.program.avals
-        if isinstance(value, Result):
-            return avals[self.read.value(k, value)]
         if isinstance(value, Elements):
-            return avals[self.read.value(value.loop, value.value)]
-        if isinstance(value, ArrayRows):
-            aval = avals[value.array]
-            return shaped_array(aval.shape[1:], aval.dtype, weak_type=_is_weak(aval))
-        return avals[value[0]]
+            k, value = value[:2]
+        if not isinstance(value, Result):
+            return avals[value[0]]
+        if k != ARRAY:
+            return avals[self.read.value(k, value)]
+        aval = avals[value.equation]
+        return shaped_array(aval.shape[1:], aval.dtype, weak_type=_is_weak(aval))
 
-
-class _Repeat:
-    """The body of a loop: a function of ``constants``, of ``arrays`` of which it reads an element in each
-    repeat, what is carried, and what a repeat reads, or at which place of an array.
-
-    ``avals``: of its operands, but for constants and arrays.
-    """
-
-    def __init__(self, writer: _LoopWriter, k: int, arrays: Iterable[Elements]) -> None:
-        self._writer, self._k, self._arrays = writer, k, list(arrays)
-        self._plan = writer._plans[k]
-        read = self._read = writer.read
-        self.constants: dict[int, int] = {}
-        used: list[tuple[int, Iterable[int], Container[int]]] = [
-            (k, range(read.loops[k].period), read.rows[k])
-        ]
-        used += [(again.loop, again.equations, again.rows) for again in self._plan.again]
-        for loop, equations, rows in used:
-            for at in equations:
-                if at not in rows:
-                    for c in read.columns(loop, at):
-                        v = read.origins[loop][c]
-                        if isinstance(v, int) and not self._is_fixed(v):
-                            self.constants.setdefault(v, len(self.constants))
-        self.avals = []
-        for line in self._plan.lines:
-            aval = struct_of(writer._aval(k, line.source))
-            self.avals += [aval] * len(line.initial)
-        for stack in self._plan.stacks:
-            is_place = isinstance(stack, Elements) and stack in arrays
-            self.avals.append(struct_of(PLACE if is_place else writer._aval(k, stack)))
-
-    def _is_fixed(self, v: int) -> bool:
-        """Whether it is a number, or an array of NumPy, that can stand in the body."""
-        source = self._writer.program.sources.get(v)
-        return source is not None and not isinstance(
-            self._writer._value(v), (jax.Array, jax.core.Tracer)
-        )
-
-    def run(self, *values: Array) -> list[Array]:
-        """One repeat; traced once."""
-        read, plan, k = self._read, self._plan, self._k
-        rest = iter(values)
-        constants = {v: next(rest) for v in self.constants}
-        arrays = {e: next(rest) for e in self._arrays}
-        carried = [[next(rest) for _ in line.initial] for line in plan.lines]
-        stacks: dict[Stack, Array] = {}
-        for stack, x in zip(plan.stacks, rest, strict=True):
-            if isinstance(stack, Elements) and stack in arrays:
-                x = jax.lax.dynamic_index_in_dim(arrays[stack], x, 0, keepdims=False)
-            stacks[stack] = _typed(x, self._writer._aval(k, stack))
+    def _repeat(self, k: int, arrays: Mapping[Stack, Array], *values: Array) -> list[Array]:
+        """One repeat of a loop, of what is carried, and of what it reads, or at which place of an array;
+        traced once.
+        """
+        plan = self._plans[k]
         results: dict[Result, Array] = {}
-        before = {}
-        for line, latest in zip(plan.lines, carried, strict=True):
-            for back, x in enumerate(latest, 1):
-                if isinstance(line.source, Result):
-                    results[line.source._replace(entry=back, carry=line.number)] = x
-                else:
-                    before[line.source, back] = _typed(x, self._writer._aval(k, line.source))
-        stacks.update({s: before[delay] for s, delay in plan.delayed.items()})
-        computed: list[dict[Result, Array]] = []
+        stacks: dict[Stack, Array] = {}
+        rest = iter(values)
+        carried = {s: [next(rest) for _ in before] for s, before in plan.carried.items()}
+        for source, latest in carried.items():
+            if isinstance(source, Result):
+                for back, x in enumerate(latest, 1):
+                    results[source._replace(entry=back)] = x
+        for stack, x in zip(plan.stacks, rest, strict=True):
+            if stack in arrays:
+                x = jax.lax.dynamic_index_in_dim(arrays[stack], x, 0, keepdims=False)
+            stacks[stack] = _typed(x, self._aval(stack))
+        for late, (source, back) in plan.delayed.items():
+            stacks[late] = carried[source][back - 1]
 
-        def many(column: Stack) -> Array:
-            source: Stack | tuple[int, Result] = column
-            if not isinstance(column, (Elements, ArrayRows)):
-                source = plan.read.get(column, column)
-            if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], Result):
-                return computed[source[0]][source[1]]
-            return stacks[source]
+        def value(origin: Origin) -> PyTree:
+            if isinstance(origin, int):
+                return self._values[origin]
+            if is_column(origin):
+                origin = plan.read.get(origin, origin)
+            return results[origin] if isinstance(origin, Result) else stacks[origin]
 
-        def run(
-            loop: int,
-            equations: Iterable[int],
-            results: dict[Result, Array],
-            rows: Mapping[int, Stack],
-            column: Callable[[Values], Values],
-        ) -> None:
-            for at in equations:
-                eqn = read.equation(loop, at)
-                if at in rows:
-                    results[Result(at, 0)] = jnp.expand_dims(stacks[rows[at]], 0)
-                    continue
-                operands = []
-                for c in read.columns(loop, at):
-                    origin = read.origins[loop][c]
-                    if isinstance(origin, Result):
-                        aval = read.program.avals[read.value(loop, origin)]
-                        operands.append(_typed(results[origin], aval))
-                    elif isinstance(origin, int):
-                        constant = constants.get(origin)
-                        operands.append(
-                            self._writer._value(origin) if constant is None else constant
-                        )
-                    else:
-                        operands.append(many(column(origin)))
-                outs = _evaluate(eqn, operands)
-                results.update({Result(at, j): x for j, x in enumerate(outs)})
-
-        # Earlier loops come last: a later one reads of them.
-        computed += [{r: stacks[e] for r, e in again.stored.items()} for again in plan.again]
-        for again, results_of_earlier in reversed(list(zip(plan.again, computed, strict=True))):
-            run(
-                again.loop,
-                again.equations,
-                results_of_earlier,
-                again.rows,
-                again.columns.__getitem__,
-            )
-        run(k, range(read.loops[k].period), results, read.rows[k], lambda column: column)
-        outs: list[Array] = []
-        for line, latest in zip(plan.lines, carried, strict=True):
-            source = line.source
-            outs.append(results[source] if isinstance(source, Result) else many(source))
-            outs += latest[:-1]
-        outs += [results[result] for result in self._writer._stored[k]]
-        return outs
+        for number, eqn, origins in plan.lines:
+            outs = _evaluate(eqn, list(map(value, origins)))
+            results.update({Result(number, j): x for j, x in enumerate(outs)})
+        outs = []
+        for source, latest in carried.items():
+            now = source._replace(carry=0) if isinstance(source, Result) else source
+            outs += [value(now), *latest[:-1]]
+        return [*outs, *map(value, self._stored[k])]
 
 
 def _evaluate(eqn: JaxEquation, operands: Sequence[PyTree]) -> list[Array]:
-    """An equation of a loop, where a slice may be at a place that moves."""
+    """An equation, of which a slice has its places as operands, which may move; or a row that was read."""
     if eqn.primitive.name != "slice":
         return evaluate_equation(eqn, operands)
     x, *starts = operands
     _, spans, strides = slice_parts(eqn)
+    if np.ndim(x) < len(spans):
+        return [jnp.expand_dims(x, 0)]
     if not any([isinstance(s, jax.core.Tracer) for s in starts]):
         return evaluate_equation(eqn, [x])
     span = jax.lax.dynamic_slice(x, starts, spans)
@@ -749,12 +534,4 @@ def _typed(x: Array, aval: Aval) -> Array:
 
 
 def _is_weak(aval: Aval) -> bool:
-    return bool(getattr(aval, "weak_type", False))
-
-
-T = TypeVar("T")
-
-
-def _present(x: T | None) -> T:
-    assert x is not None
-    return x
+    return getattr(aval, "weak_type", False)

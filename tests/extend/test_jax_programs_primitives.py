@@ -69,3 +69,26 @@ def test_lanes_and_tangents() -> None:
     assert float(fad.jvp(run, (y, y), (y, y))[1]) == 90.0
     assert float(jax.jvp(product, (y, y), (y, y))[1]) == 90.0
     assert float(product(y, y)) == 9.0
+
+
+def test_a_second_call_outside_of_compiled_code_compiles_nothing() -> None:
+    """Parameters that are equal to Python, but differ in type, are others."""
+    traced: list[Any] = []
+
+    def run(x: Any, by: Any) -> Any:
+        traced.append(by)
+        return [x * by]
+
+    scaled = extend.native_primitive(
+        "scaled",
+        run,
+        lambda x, by: [x],
+        jvp=lambda primals, tangents, by: (scaled.bind(*primals, by=by), [None]),
+        batch=lambda axis, operands, dims, by: (scaled.bind(*operands, by=by), dims),
+    )
+    for by in (2.0, 2.0, 0.0, -0.0, 0.0):
+        (out,) = scaled.bind(jnp.float32(3.0), by=by)
+        assert float(out) == 3.0 * by and np.signbit(out) == np.signbit(by)
+    assert traced == [2.0, 0.0, -0.0]
+    unhashed = [scaled.bind(jnp.float32(3.0), by=np.full((), 2.0))[0] for _ in range(2)]
+    assert unhashed == [6.0, 6.0]  # parameters without a hash

@@ -7,7 +7,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fad.rolling.repeats import ArrayRows, Elements, LoopReads, Numbered, Result, find_loops
+import fad
+from fad.rolling.repeats import (
+    ARRAY,
+    Elements,
+    LoopReads,
+    Numbered,
+    Result,
+    find_loops,
+    is_column,
+)
 
 
 def reads(f: Any, *args: Any) -> LoopReads:
@@ -30,7 +39,7 @@ def test_a_loop_reads_an_earlier_one_backwards() -> None:
     found = reads(forth_and_back, 1.0)
     count = found.loops[0].count  # the last repeat may be left out
     assert [loop.count for loop in found.loops] == [count, count] and count >= 49
-    columns = {x for x in found.origins[1] if type(x) is tuple}
+    columns = {x for operands in found.origins[1] for x in operands if is_column(x)}
     assert columns
     for column in columns:
         elements, fits = found.elements(column) or (None, None)
@@ -42,7 +51,8 @@ def test_as_little_is_stored_as_gives_the_rest() -> None:
     found = reads(forth_and_back, 1.0)
     names = [found.equation(0, at).primitive.name for at in range(found.loops[0].period)]
     square = Result(names.index("mul"), 0)
-    state = next(x for x in found.origins[0] if isinstance(x, Result) and x.entry)
+    every = [x for operands in found.origins[0] for x in operands]
+    state = next(x for x in every if isinstance(x, Result) and x.entry)
     assert found.stored(0, [square], []) == {square}  # as large as the state
     assert found.stored(0, [square, state], []) == {state}
     sine = Result(names.index("sin"), 0)
@@ -60,6 +70,25 @@ def test_rows_of_an_array() -> None:
 
     xs = jnp.ones((50, 3))
     found = reads(lambda xs: f(xs, 50), xs)
-    ((_, rows),) = found.rows[0].items()
-    assert rows == ArrayRows(rows.array, -1) and found.loops[0].count == 50
-    assert not reads(lambda xs: f(xs, 49), xs).rows[0]
+    (rows,) = rows_of(found)
+    assert rows == Elements(ARRAY, rows.value, 49, -1, 50) and found.loops[0].count == 50
+    assert not rows_of(reads(lambda xs: f(xs, 49), xs))
+
+
+def rows_of(found: LoopReads) -> list[Elements]:
+    return [x for operands in found.origins[0] for x in operands if isinstance(x, Elements)]
+
+
+def test_every_other_element_of_a_row() -> None:
+    """Not all of it: no operand of the scan."""
+
+    def f(xs: Any) -> Any:
+        h = fad.numpy.zeros(3)
+        for t in range(50):
+            h = fad.numpy.tanh(h + fad.lax.slice(xs, (t, 0), (t + 1, 6), (1, 2))[0]) * 0.5
+        return h
+
+    xs = jnp.sin(jnp.arange(300.0)).reshape(50, 6)
+    compiled = fad.jit(f)
+    assert abs(compiled(xs) - f(xs)).max() < 1e-6
+    assert "50 × " in compiled.explain(xs)

@@ -214,7 +214,7 @@ def test_arrays_that_each_step_makes_are_constants() -> None:
     np.testing.assert_allclose(rolled_up(x), whole(x), rtol=1e-5)
     program = Numbered(closed_with_constants(50))
     (loop,) = find_loops(program)
-    assert loop.count == 50 and loop.period == 3 and len(program.sources) == 1 + 1 + 50
+    assert loop.count == 50 and loop.period == 3 and len(program.fixed) == 1 + 50
     shorter, _ = rolled(closed_with_constants(50))
     assert len(shorter.jaxpr.eqns) < 5 and len(shorter.consts) <= 2
 
