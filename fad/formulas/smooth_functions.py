@@ -729,7 +729,8 @@ def _any_of_batch(size: int, batched: Sequence[bool], singular: Array) -> tuple[
 
 def _thin_product(a: Array, b: Array) -> Array:
     """A product with three terms for each element, as XLA fuses it."""
-    return sum([a[..., :, k, None] * b[..., None, k, :] for k in range(_BLOCK)], 0)
+    x, y, z = [a[..., :, k, None] * b[..., None, k, :] for k in range(_BLOCK)]
+    return x + y + z
 
 
 def _parts_rule(

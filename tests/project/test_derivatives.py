@@ -72,8 +72,10 @@ def test_the_program_lists_what_it_does_not_cover(
 
 def test_a_process_that_ends_costs_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derivatives, "_outcome", eval)
-    ends = "__import__('os')._exit(1)"
-    outcomes = dict(derivatives._outcomes(["1 + 1", ends, "2 + 2"], None))
+    ends, variables = "__import__('os')._exit(1)", None  # of eval, in place of the clock
+    outcomes: dict[str, Any] = dict(
+        derivatives._outcomes(["1 + 1", ends, "2 + 2"], variables)  # type: ignore[arg-type]
+    )
     assert outcomes.pop(ends).endswith("GB to compile") and list(outcomes.values()) == [2, 4]
 
 
