@@ -9,7 +9,9 @@ FLAGS = [
     # One piece of code each: splitting them takes half as long again.
     "--xla_cpu_parallel_codegen_split_count=1",
 ]
-if importlib.metadata.version("jaxlib").startswith("0.10."):  # newer ones do not know this flag
+# Newer ones make each kernel by MLIR, and do not know this flag.
+HAS_OTHER_EMITTERS = importlib.metadata.version("jaxlib").startswith("0.10.")
+if HAS_OTHER_EMITTERS:
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 
 

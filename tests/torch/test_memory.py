@@ -149,9 +149,10 @@ def test_without_pytorch_an_error_says_what_to_install(monkeypatch):
     def missing(name, *args):
         raise ImportError(name)
 
+    bridges = fad.from_torch, fad.to_torch  # imported when they are asked for
     memory.load.cache_clear()
     monkeypatch.setattr(importlib, "import_module", missing)
-    for bridge in (fad.from_torch, fad.to_torch):
+    for bridge in bridges:
         with pytest.raises(ImportError, match=r"pip install 'fad-jax\[torch\]'"):
             bridge(abs)
 
