@@ -21,8 +21,6 @@ code, and these tools. What several files use is in `helpers/`, from where all c
   and what is written in place, are right in both.
 - `FAD_TESTS_PLATFORMS=cuda,cpu` runs them on the first GPU; `JAX_DEFAULT_MATMUL_PRECISION=highest` has it
   multiply as the CPU does.
-- `FAD_TESTS_XLA=users` has all programs compiled as users have them; else most are compiled in half of the
-  time where JAX is newer than 0.10, see `helpers/quick_programs.py`.
 - `-m oracle` runs the comparisons with PyTorch alone: the tests that take the fixture `torch`, or whose
   module has it.
 """
@@ -67,7 +65,6 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
-import quick_programs
 from jax._src import cache_key
 from jax._src.interpreters import mlir
 
@@ -108,8 +105,7 @@ def _key_without_names(module: Any, *args: Any, **kwargs: Any) -> str:
                 function.attributes["res_attrs"] = _ir.ArrayAttr.get(
                     [_ir.DictAttr.get(result) for result in results]
                 )
-        how = "quick" if quick_programs.is_quick(module) else "as-users"
-        return f"{_key(program, *args, **kwargs)}-{how}"
+        return str(_key(program, *args, **kwargs))
 
 
 cache_key.get = _key_without_names
@@ -306,19 +302,6 @@ def torch() -> Any:
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether `--full` was given."""
     return bool(request.config.getoption("--full"))
-
-
-# Where bits are compared, or what is read is the text of compiled programs.
-AS_USERS = """
-    tests/fuzzing/ tests/profiling/ tests/replay/ tests/rolling/
-    test_same_bits.py test_replay_protocol.py test_benchmarks.py test_inplace_write_ops.py
-""".split()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quickly(request: pytest.FixtureRequest) -> None:
-    name = request.path.as_posix()
-    quick_programs.compile_quickly(not any([place in name for place in AS_USERS]))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,9 +9,7 @@ FLAGS = [
     # One piece of code each: splitting them takes half as long again.
     "--xla_cpu_parallel_codegen_split_count=1",
 ]
-# Newer ones make each kernel by MLIR, and do not know this flag.
-HAS_OTHER_EMITTERS = importlib.metadata.version("jaxlib").startswith("0.10.")
-if HAS_OTHER_EMITTERS:
+if importlib.metadata.version("jaxlib").startswith("0.10."):  # newer ones do not know this flag
     FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 
 
