@@ -56,7 +56,7 @@ TOOLS = {
     "bridge": "custom_rules numpy_calls",
     "extend": "interpretation derivatives operations",
     "autograd": "nested builtin_nodes functional host_memory",
-    "compile": "hooks shardings",
+    "compile": "explanations hooks shardings",
     "func": "module_state",
     "methods": "functions placement shapes text",
     "taylor": "series level transforms",
