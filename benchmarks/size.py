@@ -23,7 +23,8 @@ OUTSIDE = """autograd/builtin_nodes autograd/functional autograd/host_memory aut
     bridge/custom_rules bridge/numpy_calls compile/explanations compile/hooks compile/shardings
     extend/derivatives extend/interpretation extend/operations formulas/ func/module_state hints/
     implicit/ laplacians/ methods/functions methods/placement methods/shapes methods/text nn/losses
-    nn/utils profiling/ replay/ sparse/ taylor/ testing/ torch/ views/masked_parts viz/""".split()
+    nn/utils profiling/ replay/ sparse/ taylor/ testing/ torch/
+    transforms/transposition views/masked_parts viz/""".split()
 PACKAGE = Path(__file__).resolve().parents[1] / "fad"
 _NO_CODE = {
     tokenize.COMMENT,

@@ -64,6 +64,7 @@ TOOLS = {
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems equations decorators solvers",
+    "transforms": "transposition",
     "views": "masked_parts",
     "torch": "memory checks flat_operations from_torch to_torch",
     "profiling": "events collector reports profiler",

@@ -32,6 +32,7 @@ TOOLS = {
     "sparse": ["sparse/"],
     "testing": ["testing/"],
     "torch": ["torch/"],
+    "transforms": ["transforms/transposition"],
     "views": ["views/masked_parts"],
     "viz": ["viz/"],
 }  # fmt: skip
