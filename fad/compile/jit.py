@@ -783,16 +783,9 @@ def _warn_of_size(name: str, level: StagedLevel) -> None:
     assert level.traced is not None
     eqns = level.traced.jaxpr.eqns
     stacks = [jaxapi.stack_of(eqn) for eqn in eqns[:: max(len(eqns) // 97, 1)]]
-    where = tool("hints.tracebacks").where_lines_change(stacks, is_users)
-    warn_at_users_line(
-        f"jit: {name} compiles {level.size} operations, in which nothing repeats that could be compiled as a "
-        f"loop. The last thousand took {level.last(1000):.2g} s to trace; the time to compile them grows "
-        "faster than their number. "
-        f"{f'They come from {where}. ' if where else ''}"
-        "If that is a loop, write it as fad.lax.scan, fad.lax.fori_loop or fad.lax.while_loop, with the same "
-        "operations in each step; fad.jit(roll=False) compiles it as it is, without this warning",
-        UserWarning,
-    )
+    many = tool("hints.tracebacks").many_operations
+    text = many(name, level.size, level.last(1000), stacks, is_users)
+    warn_at_users_line(text, UserWarning)
 
 
 def _as_arrays(fixed: Sequence[PyTree]) -> list[PyTree]:
