@@ -24,7 +24,7 @@ _LIBRARY = {
     "fad.tape.grad_mode": "enable_grad inference_mode is_grad_enabled no_grad set_grad_enabled",
     "fad.transforms.vmap": "vmap",
     "fad.transforms.checkpoint": "checkpoint",
-    "fad.transforms.jvp": "dual_level jvp linear_transpose linearize make_dual unpack_dual",
+    "fad.transforms.jvp": "dual_level jvp linearize make_dual unpack_dual",
     "fad.transforms.functionalize": "functionalize",
     "fad.transforms.grad": "ggnvp grad hessian hvp jacfwd jacrev value_and_grad vjp",
     "fad.views.make_view": "stop_gradient",
@@ -43,6 +43,7 @@ _LATER = {
     "fad.sparse.sparse_pattern": "SparsePattern",
     "fad.laplacians": "laplacian value_and_laplacian",
     "fad.taylor": "derivatives jet",
+    "fad.transforms.transposition": "linear_transpose",
     "fad.viz.causes": "why",
 }
 

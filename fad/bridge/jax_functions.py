@@ -12,6 +12,7 @@ from fad.compile.signatures import OPERANDS, Arguments
 from fad.core import jaxapi, rolling_protocol, trees
 from fad.core.caches import Cache, exact
 from fad.core.dataflow import COMPUTED
+from fad.core.faces import tool
 from fad.core.jaxapi import axis_environment
 from fad.core.jaxprs import bind_jaxpr, trace
 from fad.core.level import Level, modes, outlived, state
@@ -19,9 +20,9 @@ from fad.core.primitive import Primitive
 from fad.core.tensor import Tensor
 from fad.core.trees import Rest, partition
 from fad.core.types import Array, Operand, Outputs, PyTree
-from fad.errors import ArgumentError, LevelError, describe
+from fad.errors import ArgumentError, LevelError, RuleError, describe
 from fad.functions.context import Template
-from fad.functions.rules import bare_arrays, closure_error_of, is_tracked, leaves_of
+from fad.functions.rules import bare_arrays, is_tracked, leaves_of
 from fad.tape.recorder import ROOT
 from fad.tape.staged import code_of
 from fad.tape.vmap import bind_code
@@ -158,7 +159,10 @@ def by_structure(
                 returned = bare_arrays(body(*args, **static))
                 for x in trees.flatten(returned)[0]:
                     if isinstance(x, Tensor):
-                        raise closure_error_of(name, name, [body], x, is_tracked)
+                        text = tool("hints.functions").closes_over(
+                            name, name, [body], x, is_tracked
+                        )
+                        raise RuleError(text)
                 return returned
 
             return run

@@ -25,16 +25,13 @@ from fad.compile.outer_tensors import (
     untracked,
     values_now,
 )
-from fad.compile.places import names_around
+from fad.compile.places import places_of
 from fad.compile.signatures import (
+    OPERANDS,
     Arguments,
-    differences,
-    in_words,
     is_dynamic,
     key_of,
     lanes,
-    made_before,
-    note_made,
 )
 from fad.compile.state import StepState, is_key, lock
 from fad.compile.surroundings import Retraces, Surroundings
@@ -57,11 +54,10 @@ from fad.tape.anomaly import compiled_call
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import no_grad
 from fad.tape.recorder import ROOT
-from fad.tape.staged import StagedLevel, in_body, stage
+from fad.tape.staged import StagedLevel, code_of, in_body, stage
 from fad.tape.vmap import bind_program, note_draw
 from fad.transforms.boundary import (
     Call,
-    argument_names,
     check_written,
     enter,
     has_tensor,
@@ -525,7 +521,8 @@ class Compiled:
     ) -> tuple[_Traced, _Entry]:
         """What a trace for these arguments gives, and the program."""
         f = self.__wrapped__
-        if self._explains and (self._entries.values() or made_before(f)):
+        words = tool("compile.explanations")
+        if self._explains and (self._entries.values() or words.made_before(code_of(f))):
             _log.warning("%s", self.explain(*args, **kwargs))
         for earlier in list(self._entries.get(self._drawn(key, leaves)) or ())[:1]:
             self._retraces.note(earlier.step.changed_numbers())
@@ -536,8 +533,9 @@ class Compiled:
         step = traced.step
         fixed = step.settle(traced.around, traced.captures)
         step.note_keys(traced.primitive, fixed, [*traced.captures, *leaves])
-        seen = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        note_made(f, seen)
+        key = self._drawn(key, leaves)
+        seen = words.seen(self._arguments.mark(args, kwargs), OPERANDS, key)
+        words.note_made(f, code_of(f), seen)
         if self._rolls and level.size > _LONG:
             _warn_of_size(self._name, level)
         primitive, changed, records = traced.primitive, traced.changed, traced.records
@@ -548,7 +546,6 @@ class Compiled:
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
             entry.donating = _donating(primitive, tuple(donated))
         if not any([is_traced(x) for x in traced.captures]):
-            key = self._drawn(key, leaves)
             fresh: collections.deque[_Entry] = collections.deque(maxlen=_VARIANTS)
             (self._entries.get(key) or self._entries.put(key, fresh)).appendleft(entry)
         return traced, entry
@@ -571,26 +568,24 @@ class Compiled:
         fad.jit of <lambda> traces anew, not as in 1 earlier call:
           argument 0 is float32[4], was float32[3]
         """
-        now = in_words(*self._arguments.mark(args, kwargs), self._draws)
-        earlier = [e.seen for of_key in self._entries.values() for e in list(of_key)]
-        who = f"fad.jit of {self._name}"
+        f, who, words = self.__wrapped__, f"fad.jit of {self._name}", tool("compile.explanations")
+        call = self._arguments.mark(args, kwargs)
         leaves, rest = self._arguments.split(args, kwargs)
-        entries = list(self._entries.get(self._drawn(key_of(leaves, rest), leaves)) or ())
+        key = self._drawn(key_of(leaves, rest), leaves)
+        entries: list[_Entry] = list(self._entries.get(key) or ())
+        places = places_of(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
+        names = words.Names(places, call, OPERANDS)
+        text: str
         if not entries:
-            return differences(who, self.__wrapped__, now, earlier)
-        names = names_around(
-            self.__wrapped__, [x for x in rest.statics() if hasattr(x, "__dict__")]
-        )
-        labels = argument_names(args, kwargs)
-        fitting = next((e for e in entries if e.step.fits(leaves)), None)
-        if fitting is None:
-            lines = entries[0].step.differences(leaves, names, labels)
-            return "\n  ".join([f"{who} traces anew, as what it uses outside has changed:", *lines])
-        quick = next((q for q in self._quick if q.step is fitting.step), None)
-        donated = [] if quick is None else quick.donated
-        lines = fitting.step.in_words(names, labels, donated)
-        lines += [f"{n} × {p} operations, rolled" for n, p in fitting.loops]
-        return "\n  ".join([f"{who} is compiled for these arguments", *lines])
+            now, every = words.seen(call, OPERANDS, key), self._entries.values()
+            earlier = [e.seen for of_key in every for e in list(of_key)]
+            text = words.differences(who, f, code_of(f), now, earlier)
+        elif fitting := next((e for e in entries if e.step.fits(leaves)), None):
+            donated = [x for q in self._quick if q.step is fitting.step for x in q.donated]
+            text = words.program(who, fitting, names, donated)
+        else:
+            text = words.changes_outside(who, entries[0].step.changes(leaves), names)
+        return text
 
     # What jax.jit offers too
 
@@ -788,16 +783,9 @@ def _warn_of_size(name: str, level: StagedLevel) -> None:
     assert level.traced is not None
     eqns = level.traced.jaxpr.eqns
     stacks = [jaxapi.stack_of(eqn) for eqn in eqns[:: max(len(eqns) // 97, 1)]]
-    where = tool("hints.tracebacks").where_lines_change(stacks, is_users)
-    warn_at_users_line(
-        f"jit: {name} compiles {level.size} operations, in which nothing repeats that could be compiled as a "
-        f"loop. The last thousand took {level.last(1000):.2g} s to trace; the time to compile them grows "
-        "faster than their number. "
-        f"{f'They come from {where}. ' if where else ''}"
-        "If that is a loop, write it as fad.lax.scan, fad.lax.fori_loop or fad.lax.while_loop, with the same "
-        "operations in each step; fad.jit(roll=False) compiles it as it is, without this warning",
-        UserWarning,
-    )
+    many = tool("hints.tracebacks").many_operations
+    text = many(name, level.size, level.last(1000), stacks, is_users)
+    warn_at_users_line(text, UserWarning)
 
 
 def _as_arrays(fixed: Sequence[PyTree]) -> list[PyTree]:

@@ -123,14 +123,6 @@ class OuterTensor:
         """Whether the body uses it other than as an argument."""
         return self.captured or not isinstance(self.source, int)
 
-    def name(self, names: dict[int, str], labels: Sequence[str]) -> str:
-        """What texts call it: ``names`` are those of Tensors by their ids, ``labels`` those of arguments."""
-        if isinstance(self.source, int):
-            return labels[self.source]
-        if isinstance(self.source, OuterTensor):
-            return f"{self.source.name(names, labels)}.grad"
-        return names.get(id(self.tensor), "a Tensor")
-
     def find(self, leaves: Sequence[PyTree]) -> PyTree:
         """The Tensor, at a call with these leaves of the arguments; None if there is none."""
         source = self.source

@@ -208,15 +208,6 @@ def is_of_others(module: str) -> bool:
     return is_opaque(module) or _is_installed(module)
 
 
-def names_around(f: Callable[..., PyTree], statics: Sequence[PyTree]) -> dict[int, str]:
-    """Names for the Tensors that ``f`` leads to, by their ids."""
-    names: dict[int, str] = {}
-    for place in places_of(f, statics):
-        if is_a(place.value, Tensor):
-            names.setdefault(id(place.value), place.name)
-    return names
-
-
 # The contents of a container
 
 

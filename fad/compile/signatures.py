@@ -1,19 +1,17 @@
-"""What a call of a compiled function is made of, and what its program depends on: as keys, and in words."""
+"""What a call of a compiled function is made of, and what its program depends on, as keys."""
 
 from __future__ import annotations
 
-import collections
 import functools
 import inspect
-import types
 from collections.abc import Callable, Hashable, Sequence
 
 import jax
 import numpy as np
 
 from fad.core import jaxapi, trees
-from fad.core.avals import aval_key, aval_of
-from fad.core.caches import Cache, exact
+from fad.core.avals import aval_key
+from fad.core.caches import exact
 from fad.core.faces import tool
 from fad.core.level import outlived, state
 from fad.core.tensor import Tensor
@@ -22,9 +20,7 @@ from fad.core.types import Operand, PyTree
 from fad.errors import StructureError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
-from fad.tape.staged import code_of
 from fad.tape.vmap import axes_of, batch_levels, differs, named_levels
-from fad.transforms.boundary import argument_names
 from fad.views.make_view import place_of
 
 # What a call of a compiled function is made of: array leaves, and a key for everything else.
@@ -187,7 +183,7 @@ def positions_and_names(
     return positions, set(given_names) | {positional[n] for n in positions if n < count}
 
 
-# What a compiled program depends on: as a key, and in words.
+# What a compiled program depends on, as a key.
 #
 # NOTE [what compiled code depends on]
 #
@@ -235,107 +231,3 @@ def lanes(leaves: Sequence[Operand]) -> tuple[Hashable, ...]:
 def _modes() -> tuple[Hashable, ...]:
     watched = (anomaly.on, anomaly.check_nan)
     return (is_grad_enabled(), is_inference_mode_enabled(), bool(state.saved_hooks), watched)
-
-
-def in_words(args: PyTree, kwargs: PyTree, draws: bool) -> dict[str, str]:
-    """What a program for these arguments depends on; ``draws``: it draws random numbers."""
-    leaves, structure = trees.flatten((args, kwargs))
-    grads, inference, hooks, watched = _modes()
-    return {
-        **dict(zip(argument_names(args, kwargs), map(_leaf_in_words, leaves), strict=True)),
-        "the structure of the arguments": str(structure),
-        "the named axes around the call": ", ".join(map(str, axes_of(named_levels()))) or "none",
-        "the vmaps around the call, for random draws": f"{lanes(leaves) if draws else ()}",
-        "the grad mode": f"{(grads, inference)}",
-        "hooks on saved values": f"{hooks}",
-        "anomaly mode, and whether it looks for NaN": f"{watched}",
-        "JAX's configuration (jax.config, meshes)": f"{jaxapi.trace_context()}",
-    }
-
-
-_made = Cache()  # by code, what functions were traced for, in words
-
-
-def note_made(f: Callable[..., PyTree], seen: dict[str, str]) -> None:
-    """Note what a function was traced for, for others of its code."""
-    fresh: collections.deque[dict[str, str]] = collections.deque(maxlen=8)
-    of_code = _made.get(code_of(f)) or _made.put(code_of(f), fresh)
-    of_code.append({**seen, **_closure_in_words(f)})
-
-
-def made_before(f: Callable[..., PyTree]) -> list[dict[str, str]]:
-    """What functions of the code of ``f`` were traced for, and what they close over."""
-    return list(_made.get(code_of(f)) or ())
-
-
-def _closure_in_words(f: Callable[..., PyTree]) -> dict[str, str]:
-    f = inspect.unwrap(f)
-    names = getattr(getattr(f, "__code__", None), "co_freevars", ())
-    words = {}
-    for name, cell in zip(names, getattr(f, "__closure__", None) or (), strict=True):
-        try:
-            value = cell.cell_contents
-        except ValueError:  # it has none yet
-            continue
-        words[f"{name}, which it closes over,"] = _in_words(value)
-    return words
-
-
-def _in_words(value: PyTree) -> str:
-    """A value from outside, which code of the user does not describe."""
-    if type(value) in (bool, int, float, complex, str):
-        return repr(value)
-    described = (Tensor, jax.Array, np.ndarray, types.FunctionType, type)
-    if value is None or issubclass(type(value), described):
-        return describe(value)
-    return object.__repr__(value)
-
-
-def differences(
-    who: str, f: Callable[..., PyTree], now: dict[str, str], earlier: Sequence[dict[str, str]]
-) -> str:
-    """How a call of ``f`` differs from the nearest of those for which ``who`` has programs; if it has
-    none, from those of other functions that the same line has made.
-    """
-    of_code = () if earlier else made_before(f)
-    if of_code:
-        now = {**now, **_closure_in_words(f)}
-        lines = min([_changes(now, old) for old in reversed(of_code)], key=len)
-        same = ["the arguments and what it closes over are the same"]
-        first = f"{who} has compiled nothing yet, but another function of its code:"
-        return "\n  ".join([first, *(lines or same)])
-    if not earlier:
-        return f"{who} has compiled nothing yet"
-    lines = min([_changes(now, old) for old in reversed(earlier)], key=len)
-    if not lines:
-        return f"{who} is compiled for these arguments"
-    calls = "1 earlier call" if len(earlier) == 1 else f"{len(earlier)} earlier calls"
-    return "\n  ".join([f"{who} traces anew, not as in {calls}:", *lines])
-
-
-def _changes(now: dict[str, str], old: dict[str, str]) -> list[str]:
-    lines = []
-    for name in [*now, *[n for n in old if n not in now]]:
-        new, was = now.get(name), old.get(name)
-        if new == was:
-            continue
-        if was is None:
-            lines.append(f"{name} is {new}, and was not there")
-        elif new is None:
-            lines.append(f"{name} is not there, and was {was}")
-        else:
-            lines.append(f"{name} is {new}, was {was}" if len(new) < 200 else f"{name} has changed")
-    return lines
-
-
-def _leaf_in_words(x: PyTree) -> str:
-    if isinstance(x, Static):
-        return f"static {describe(x.value)}"
-    if not is_dynamic(x):
-        return f"static {describe(x)}"
-    if isinstance(x, (bool, int, float, complex)):
-        return f"a Python {type(x).__name__}"
-    aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
-    weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
-    moved = " (a view that is not contiguous)" if place_of(x) is not None else ""
-    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}{moved}"

@@ -243,9 +243,9 @@ class StepState:
 
     def fits(self, leaves: Sequence[PyTree]) -> bool:
         """Whether what is outside is, in all that the program depends on, as it was for the trace."""
-        return next(self._changes(leaves), None) is None
+        return next(self.changes(leaves), None) is None
 
-    def _changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
+    def changes(self, leaves: Sequence[PyTree]) -> Iterator[tuple[PyTree, str]]:
         """What is not as it was for the trace, and how: a place's name, an OuterTensor, a view, a leaf."""
         if self._guard is not None and not self._guard.holds():
             yield from self._guard.changes()
@@ -356,47 +356,6 @@ class StepState:
         """Whether the program does nothing outside of it, and uses no Tensor from there."""
         inside = all([isinstance(x.source, int) for x in self.outers])
         return inside and not self.acts and all([kind is PLAIN for kind in self.kinds])
-
-    # In words, for `Compiled.explain`
-
-    def in_words(
-        self, names: dict[int, str], labels: Sequence[str], donated: Sequence[OuterTensor]
-    ) -> list[str]:
-        """Which Tensors are state, what is done to them, and whose memory is donated."""
-        if self.is_pure:
-            return []
-        lines = []
-        for outer in self.outers:
-            done = [e for e in self.effects if e.outer is outer]
-            facts = [
-                f"{outer.aval.str_short()}",
-                *(["requires grad"] if outer.facts.requires_grad else []),
-            ]
-            facts += ["has a .grad"] if outer.facts.has_grad else []
-            words = list(map(_in_words, done))
-            words += ["its memory is donated"] if outer in donated else []
-            words += ["its numbers are part of the program"] if outer.numbers is not None else []
-            if isinstance(outer.source, int) and not words:
-                continue
-            lines.append(
-                f"{outer.name(names, labels)} ({', '.join(facts)}): {', '.join(words) or 'is read'}"
-            )
-        return ["state:", *[f"  {line}" for line in lines]] if lines else []
-
-    def differences(
-        self, leaves: Sequence[PyTree], names: dict[int, str], labels: Sequence[str]
-    ) -> list[str]:
-        """How what is outside differs from what it was for the trace."""
-
-        def name(x: PyTree) -> str:
-            if isinstance(x, OuterTensor):
-                return x.name(names, labels)
-            if isinstance(x, Tensor):
-                return names.get(id(x), "a Tensor")
-            return labels[x] if isinstance(x, int) else str(x)
-
-        lines = [f"{name(x)} {words}" for x, words in self._changes(leaves)]
-        return list(dict.fromkeys(lines))
 
     @property
     def is_quick(self) -> bool:
@@ -592,14 +551,6 @@ class StepState:
             tracked = tracked or any([e.output == k and e.tracked for e in self.effects])
             tensors.append(as_tensor(x if tracked else without_history(x)))
         return tensors
-
-
-def _in_words(effect: Effect) -> str:
-    if effect.what == "value":
-        return "is written to"
-    if effect.what == "grad":
-        return "loses its .grad" if effect.output < 0 and effect.new is None else "gets a .grad"
-    return "requires grad from then on" if effect.new else "does not require grad from then on"
 
 
 def _differing(now: Facts, was: Facts) -> list[str]:

@@ -55,13 +55,10 @@ import collections
 import contextlib
 import enum
 import functools
-import inspect
 import itertools
 import math
 import operator
-import re
 import reprlib
-import tokenize
 import types
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -93,6 +90,7 @@ from fad.compile.places import (
     takes_any_item,
     view_of,
 )
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type
 from fad.core.tensor import Tensor
 from fad.core.types import PyTree
@@ -213,7 +211,7 @@ class Surroundings:
         kind = "Tensor" if is_a(place.value, Tensor) else "value"
         return LevelError(
             f"jit: after the trace, {place.name} is a {kind} of it ({describe(place.value)}), which has a "
-            f"value at no call{_line(self._f, place.name)}: Python code of a compiled function runs once, "
+            f"value at no call{_line(self._f, place)}: Python code of a compiled function runs once, "
             "when it is traced. Return the Tensor from the function, and keep it where it is called; or "
             "write into a Tensor that is made outside, before the first call (t.copy_(x), buffer[i] = x)."
         )
@@ -221,7 +219,7 @@ class Surroundings:
     def _changed(self, place: Place, is_gone: bool) -> LevelError:
         done = f"takes {place.name} away" if is_gone else f"adds {place.name}"
         return LevelError(
-            f"jit: the function {done}{_line(self._f, place.name)}, a Tensor from outside, and that happens "
+            f"jit: the function {done}{_line(self._f, place)}, a Tensor from outside, and that happens "
             "when it is traced, not at each call. Keep the lists of a step as long as they are, and write "
             "into their Tensors (history[0].copy_(x)), or put one in the place of another."
         )
@@ -231,7 +229,7 @@ class Surroundings:
         if is_a(owner, types.FunctionType) and is_of_others(owner.__module__):
             return  # a variable of a library is none of the user's
         warn_at_users_line(
-            f"jit: the function changes {place.name} from {old} to {new}{_line(self._f, place.name)}, and "
+            f"jit: the function changes {place.name} from {old} to {new}{_line(self._f, place)}, and "
             "that happens when it is traced, not at each call: the compiled program has the number of the "
             "trace. Keep it as a Tensor, made outside, and write to that (t = fad.tensor(0); t.add_(1)); a "
             "random key is an argument, or fad.random.fold_in(key, t).",
@@ -750,19 +748,6 @@ def _equal(old: Place, new: Place) -> bool:
     return type(a) is type(b) and bool(a == b or (a != a and b != b))
 
 
-def _line(f: Callable[..., PyTree], place: str) -> str:
-    """Where the code of ``f`` may have put something there, for messages."""
-    f = inspect.unwrap(f)
-    code = getattr(getattr(f, "__func__", f), "__code__", None)
-    if code is None:
-        return ""
-    block: list[str] = []
-    unreadable = (OSError, TypeError, SyntaxError, tokenize.TokenError)
-    with contextlib.suppress(*unreadable):  # there is no source, or it is not Python
-        block = inspect.getsourcelines(code)[0]
-    written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
-    for word in reversed(re.findall(r"[^\W\d]\w*", place)):
-        for line, text in enumerate(block, code.co_firstlineno):
-            if re.search(written.format(re.escape(word)), text):
-                return f" ({code.co_filename}:{line}: {text.strip()})"
-    return f" (a function of {code.co_filename}:{code.co_firstlineno})"
+def _line(f: Callable[..., PyTree], place: Place) -> str:
+    """Where the code of ``f`` may have put something in a place, for messages."""
+    return str(tool("hints.tracebacks").where_written(f, place.name))

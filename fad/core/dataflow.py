@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from fad.core.avals import struct_of
 from fad.core.dtypes import is_inexact
 from fad.core.jaxapi import Literal, WhileParts, branches, called, loop_parts, programs, scan_parts
-from fad.core.jaxprs import is_ref, of_branches_not_taken, opened, trace
+from fad.core.jaxprs import is_ref, opened, trace
 from fad.core.types import ArrayFunction, Atom, Aval, JaxBody, JaxEquation, JaxProgram
 
 # Analyses of programs: from facts about the inputs of a jaxpr to facts about its results.
@@ -66,6 +66,28 @@ class Dataflow(Generic[V]):
     def equation(self, eqn: JaxEquation, operands: list[V]) -> list[V]:
         """The facts about the results of an equation; `inside` gives those of loops and branches."""
         raise NotImplementedError
+
+    @staticmethod
+    def not_taken(jaxpr: JaxBody) -> list[JaxEquation]:
+        """The equations ``stop_gradient`` of which each result is only a choice beside what it was made of:
+        JAX's vmap of a ``cond`` runs each branch on all lanes of ``select_n(taken, stop_gradient(x), x)``.
+        """
+        stops = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "stop_gradient"]
+        if not stops:
+            return stops
+        uses: dict[Atom, list[JaxEquation]] = {}
+        for eqn in jaxpr.eqns:
+            for v in eqn.invars:
+                if not isinstance(v, Literal):
+                    uses.setdefault(v, []).append(eqn)
+
+        def selects(eqn: JaxEquation) -> bool:
+            x, out = eqn.invars[0], eqn.outvars[0]
+            return out not in jaxpr.outvars and all(
+                [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]
+            )
+
+        return list(filter(selects, stops))
 
     def results(self, program: JaxProgram | JaxBody, inputs: Sequence[V]) -> list[V]:
         """The facts about the results of a jaxpr, from those about its ``inputs``."""
@@ -258,7 +280,7 @@ class _Flow(_Dependence):
 
     def results(self, program: JaxProgram | JaxBody, inputs: Sequence[int]) -> list[int]:
         body: JaxBody = opened(program)
-        self.same_as_before.update(map(id, of_branches_not_taken(body)))
+        self.same_as_before.update(map(id, self.not_taken(body)))
         return super().results(program, inputs)
 
     def _results_of(self, eqn: JaxEquation, operands: list[int]) -> list[int]:

@@ -272,28 +272,6 @@ def with_programs(eqn: JaxEquation, f: Callable[[JaxBody], JaxBody]) -> JaxEquat
     return eqn.replace(params={name: mapped(value) for name, value in eqn.params.items()})
 
 
-def of_branches_not_taken(jaxpr: JaxBody) -> list[JaxEquation]:
-    """The equations ``stop_gradient`` of which each result is only a choice beside what it was made of:
-    JAX's vmap of a ``cond`` runs each branch on all lanes of ``select_n(taken, stop_gradient(x), x)``.
-    """
-    stops = [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "stop_gradient"]
-    if not stops:
-        return stops
-    uses: dict[Atom, list[JaxEquation]] = {}
-    for eqn in jaxpr.eqns:
-        for v in eqn.invars:
-            if not isinstance(v, Literal):
-                uses.setdefault(v, []).append(eqn)
-
-    def selects(eqn: JaxEquation) -> bool:
-        x, out = eqn.invars[0], eqn.outvars[0]
-        return out not in jaxpr.outvars and all(
-            [e.primitive.name == "select_n" and x in e.invars[1:] for e in uses.get(out, ())]
-        )
-
-    return list(filter(selects, stops))
-
-
 def calls_with_rules(jaxpr: JaxBody) -> frozenset[str]:
     """The names of the primitives in a program that have derivatives of their own, which it does not show."""
     names = {eqn.primitive.name for eqn in equations_in(jaxpr)}

@@ -9,15 +9,6 @@ from types import ModuleType
 AS_RECORDED = "fad.numpy.where(mask, 0.0, g), or g = g.clone() and g[mask] = 0.0 outside of no_grad"
 
 
-def no_transpose(by: str) -> str:
-    """What `linear_transpose` says of a function that makes a constant of a value, ``by`` what."""
-    return (
-        "linear_transpose: the function makes a constant of a value that depends on its arguments "
-        f"({by}), which has no transpose. Compute it with recorded operations ({AS_RECORDED}), or write "
-        "fad.vjp(f, *args)[1] for the pullback, to which this value does not contribute"
-    )
-
-
 def instead_of_a_number(what: str) -> str:
     """What to write instead of ``what``, which reads the number of a value that has none."""
     return str(_mistakes().instead_of_a_number(what))

@@ -15,6 +15,7 @@ from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.caches import Table
 from fad.core.dtypes import is_inexact
+from fad.core.faces import tool
 from fad.core.jaxapi import refer_weakly
 from fad.core.jaxprs import select, spread
 from fad.core.level import (
@@ -29,7 +30,7 @@ from fad.core.level import (
 from fad.core.tensor import Tensor, bottom, new_tensor
 from fad.core.trees import Rest
 from fad.core.types import Aval, Dims, MaybeValue, Operand, Operation, Outputs, PyTree, Value
-from fad.errors import RuleError, describe
+from fad.errors import RuleError
 from fad.functions.context import Context, Template, VmapInfo
 from fad.tape.engine import pull_back
 from fad.tape.graph import node_of, running
@@ -563,59 +564,9 @@ def closure_error(rules: CallRules, reached: object, blamed: Callable[[object], 
     """
     rules = origin(rules)
     made_of_function = hasattr(rules.function, "__wrapped__")  # by `custom_rules`
-    called = rules.name if made_of_function else f"{rules.name}.apply"
-    return closure_error_of(rules.name, called, rules.bodies(), reached, blamed)
-
-
-def closure_error_of(
-    name: str,
-    called: str,
-    bodies: Sequence[Callable[..., object]],
-    reached: object,
-    blamed: Callable[[object], bool],
-) -> RuleError:
-    """`closure_error` for the ``bodies`` of the operation ``name``, which is ``called`` so."""
-    for body in bodies:
-        for variable, value in _closed_over(body):
-            if blamed(value):
-                what = f"{variable!r} ({describe(value)}{_where(value)})"
-                of = getattr(body, "__name__", type(body).__name__)
-                return RuleError(
-                    f"{name}.{of} closes over {what}, which is not among its arguments, "
-                    f"so its derivative would be lost. Pass {variable} as an argument of "
-                    f"{called}, or use fad.stop_gradient({variable}) if no derivative is wanted."
-                )
-    through = "" if reached is None else f"; it reached the output {describe(reached)}"
-    return RuleError(
-        f"{name} closes over a value{_where(reached)} that is not among its arguments, so its "
-        f"derivative would be lost{through}. Pass the value as an argument of {called}, or use "
-        "fad.stop_gradient on it if no derivative is wanted."
-    )
-
-
-def _closed_over(body: Callable[..., object]) -> Iterator[tuple[str, object]]:
-    """The variables of outer scopes that ``body`` names, and the leaves of their values."""
-    try:
-        variables = inspect.getclosurevars(inspect.unwrap(body))
-    except TypeError:  # not written in Python
-        return
-    for variable, value in (*variables.nonlocals.items(), *variables.globals.items()):
-        try:
-            leaves = trees.flatten(value)[0]
-        except (TypeError, ValueError):  # a dict whose keys do not compare
-            leaves = [value]
-        for leaf in leaves:
-            yield variable, leaf
-
-
-def _where(x: object) -> str:
-    """Which transform tracks ``x``, for a message."""
-    x = outlived(x)
-    if isinstance(x, Tensor) and x.level is not ROOT:
-        return f" of {x.level!r}"
-    if isinstance(x, Tensor) and x.requires_grad:
-        return " of the eager graph"
-    return " of a running JAX transform" if is_tracer(x) else ""
+    name, bodies = rules.name, rules.bodies()
+    called = name if made_of_function else f"{name}.apply"
+    return RuleError(tool("hints.functions").closes_over(name, called, bodies, reached, blamed))
 
 
 def is_plain(x: object) -> bool:
@@ -638,30 +589,9 @@ def host_error(
     rules: UserRules, rule: str, error: Exception, values: Sequence[object]
 ) -> RuleError:
     """The error for a body that needs numbers where its arguments have none."""
-    if any([batch_dim(t) is not None for v in values for t in layers(v)]):
-        names = ", ".join(rules.argument_names())
-        advice = f"Write a vmap rule, which gets whole batches: vmap(info, in_dims, {names})."
-    elif any(map(is_tracer, values)):
-        advice = (
-            "Under jit it would run on no numbers: call it outside of jit and of native JAX "
-            "transforms, or wrap the host code in jax.pure_callback (fad.from_jax makes that a fad "
-            "function)."
-        )
-    elif rule in ("forward", "setup_context"):
-        missing = (
-            "a vjp" if rules.signature.jvp else "a jvp" if rules.signature.vjp else "a vjp or jvp"
-        )
-        advice = (
-            f"A derivative cannot be taken through a body that leaves JAX: write {missing} rule "
-            "that keeps to fad.numpy, and save inputs and outputs alone."
-        )
-    else:
-        advice = (
-            "A derivative cannot be taken through a body that leaves JAX: write it with fad.numpy, "
-            f"write the {'jvp' if rule == rules.signature.vjp else 'vjp'} rule too, or mark it with "
-            "@once_differentiable."
-        )
-    return RuleError(f"{rules.name}.{rule} needs concrete values on the host. {advice} ({error})")
+    batched = any([batch_dim(t) is not None for v in values for t in layers(v)])
+    traced = any(map(is_tracer, values))
+    return RuleError(tool("hints.functions").needs_numbers(rules, rule, error, batched, traced))
 
 
 # Deriving one rule from another

@@ -15,6 +15,7 @@ from fad.core import trees
 from fad.core.avals import aval_of
 from fad.core.borrowed import as_array
 from fad.core.dtypes import is_inexact
+from fad.core.faces import tool
 from fad.core.jaxapi import array_type, varying_axes, zeros
 from fad.core.level import Level, bind, outlived
 from fad.core.primitive import Primitive, cast_to
@@ -533,24 +534,9 @@ class UserRules(CallRules):
         except (IndexError, ValueError) as error:  # ctx.saved_tensors[0], (x,) = ctx.saved_tensors
             if not (ctx._record.read_nothing and _OF_NOTHING.search(str(error))):
                 raise
-            raise self._saved_nothing(rule) from error
+            raise RuleError(tool("hints.functions").saved_nothing(self, rule)) from error
         finally:
             running.records = before
-
-    def _saved_nothing(self, rule: str) -> RuleError:
-        """The error for a rule that reads saved Tensors where none were saved."""
-        save = "ctx.save_for_forward" if rule == "jvp" else "ctx.save_for_backward"
-        if self.signature.has_setup or self.signature.combined:
-            where = "setup_context" if self.signature.has_setup else "forward"
-            advice = f"{where} does not call {save}. Write {save}({self._listed()}) there"
-        else:
-            advice = (
-                f"{self.name} has no setup_context. Write\n\n    @staticmethod\n"
-                f"    def setup_context(ctx, inputs, output):\n        {save}(*inputs)\n"
-            )
-        return RuleError(
-            f"{self.name}.{rule} reads ctx.saved_tensors, and nothing was saved: {advice}"
-        )
 
     def _user_pullback(self, saved: Saved, cotangents: Values, need: Sequence[bool]) -> Grads:
         rule = self.signature.vjp

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import inspect
 import os
+import re
 import threading
+import tokenize
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +45,7 @@ def users_frames(frames: list[str]) -> list[str]:
     return [frame for frame in frames if not frame.startswith(hidden)]
 
 
-def where_lines_change(
+def _where_lines_change(
     stacks: Sequence[TracebackType | None], is_users: Callable[[types.CodeType], bool]
 ) -> str:
     """The lines at which call stacks differ, in the user's outermost function: those of a loop.
@@ -71,6 +74,43 @@ def where_lines_change(
             which = f"line {low}" if low == high else f"lines {low} to {high}"
             return f"{code[0]}, {which}, in {code[1]}"
     return ""
+
+
+def many_operations(
+    name: str,
+    count: int,
+    seconds: float,
+    stacks: Sequence[TracebackType | None],
+    is_users: Callable[[types.CodeType], bool],
+) -> str:
+    """The warning for a program of so many operations, of which the last thousand took so long to trace."""
+    where = _where_lines_change(stacks, is_users)
+    return (
+        f"jit: {name} compiles {count} operations, in which nothing repeats that could be compiled as a "
+        f"loop. The last thousand took {seconds:.2g} s to trace; the time to compile them grows "
+        "faster than their number. "
+        f"{f'They come from {where}. ' if where else ''}"
+        "If that is a loop, write it as fad.lax.scan, fad.lax.fori_loop or fad.lax.while_loop, with the same "
+        "operations in each step; fad.jit(roll=False) compiles it as it is, without this warning"
+    )
+
+
+def where_written(f: Callable[..., object], name: str) -> str:
+    """The line of a function that may have put something in a place of this name."""
+    f = inspect.unwrap(f)
+    code = getattr(getattr(f, "__func__", f), "__code__", None)
+    if code is None:
+        return ""
+    block: list[str] = []
+    unreadable = (OSError, TypeError, SyntaxError, tokenize.TokenError)
+    with contextlib.suppress(*unreadable):  # there is no source, or it is not Python
+        block = inspect.getsourcelines(code)[0]
+    written = r"\b{}\b.*([^=!<>]=[^=]|\.(append|add|insert|extend|update|setdefault)\()"
+    for word in reversed(re.findall(r"[^\W\d]\w*", name)):
+        for line, text in enumerate(block, code.co_firstlineno):
+            if re.search(written.format(re.escape(word)), text):
+                return f" ({code.co_filename}:{line}: {text.strip()})"
+    return f" (a function of {code.co_filename}:{code.co_firstlineno})"
 
 
 def _shortened(traceback: TracebackType | None) -> tuple[TracebackType | None, int]:

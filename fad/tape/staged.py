@@ -51,8 +51,8 @@ from fad.core.rolling_protocol import Rolled
 from fad.core.tensor import Tensor, new_tensor, version_of
 from fad.core.trees import partition
 from fad.core.types import Array, JaxProgram, Operand, Operation, Outputs, PyTree, Value
-from fad.errors import ArgumentError, GradientError, HostValueError, LevelError, describe
-from fad.errors.advice import instead_of_a_number, no_transpose
+from fad.errors import ArgumentError, HostValueError, LevelError, describe
+from fad.errors.advice import instead_of_a_number
 from fad.tape.anomaly import reported_as_one
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, RecordingLevel
@@ -118,7 +118,7 @@ def _transpose(
     cotangents: Sequence[Array], new: object, *old: object, refuses: bool
 ) -> list[Array | None]:
     if refuses and type(cotangents[0]) is not Zero:
-        raise GradientError(no_transpose("under no_grad"))
+        raise NotImplementedError("transpose of 'fad_unrecorded'")
     return [None, *[cotangents[0] if is_undefined_primal(x) else None for x in old]]
 
 

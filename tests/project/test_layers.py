@@ -49,14 +49,14 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
-    "hints": "names calls mistakes gradients tracebacks",
+    "hints": "names calls mistakes gradients functions tracebacks",
     "formulas": """array_classes numpy_keywords unrolled_loops smooth_functions smooth_special smooth_norms
         numpy_functions safe_where scatter_mul torch_dimensions torch_functions while_loops""",
     "nn": "losses utils",
     "bridge": "custom_rules numpy_calls",
     "extend": "interpretation derivatives operations",
     "autograd": "nested builtin_nodes functional host_memory",
-    "compile": "hooks shardings",
+    "compile": "explanations hooks shardings",
     "func": "module_state",
     "methods": "functions placement shapes text",
     "taylor": "series level transforms",
@@ -64,6 +64,7 @@ TOOLS = {
     "sparse": """entries coloring matrix_entries convolutions rules patterns sparse_pattern formats plans
         derivatives""",
     "implicit": "systems equations decorators solvers",
+    "transforms": "transposition",
     "views": "masked_parts",
     "torch": "memory checks flat_operations from_torch to_torch",
     "profiling": "events collector reports profiler",

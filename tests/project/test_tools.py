@@ -21,7 +21,7 @@ TOOLS = {
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested", "autograd/builtin_nodes", "autograd/functional", "autograd/host_memory"],
     "bridge": ["bridge/custom_rules", "bridge/numpy_calls"],
-    "compile": ["compile/hooks", "compile/shardings"],
+    "compile": ["compile/explanations", "compile/hooks", "compile/shardings"],
     "extend": ["extend/interpretation", "extend/derivatives", "extend/operations"],
     "func": ["func/module_state"],
     "methods": ["methods/functions", "methods/placement", "methods/shapes", "methods/text"],
@@ -32,6 +32,7 @@ TOOLS = {
     "sparse": ["sparse/"],
     "testing": ["testing/"],
     "torch": ["torch/"],
+    "transforms": ["transforms/transposition"],
     "views": ["views/masked_parts"],
     "viz": ["viz/"],
 }  # fmt: skip

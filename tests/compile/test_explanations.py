@@ -72,3 +72,10 @@ def test_a_function_that_is_made_anew_is_compared_with_others_of_its_code() -> N
     f(1.0)
     assert "is compiled for these arguments" in f.explain(1.0)
     assert "are the same" in made(0.25).explain(1.0)
+
+
+def test_arguments_are_named_behind_static_ones():
+    step = fad.jit(lambda mode, w: w.add_(1.0).sum())
+    w = fad.ones(3)
+    step("up", w)
+    assert "argument 1 (float32[3]): is written to" in step.explain("up", w)
