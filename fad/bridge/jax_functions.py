@@ -113,9 +113,9 @@ def by_structure(
         f: the function, of pytrees of arrays and numbers.
         name: what errors call it.
         make: ``make(rest, pure, **options)`` makes the `Primitive` for a structure. ``rest`` is what
-            `partition` leaves of the positional arguments; ``pure(body)`` is a function of the user's with
-            the static arguments, and with arrays in the place of Tensors that it makes; the options are for
-            the Primitive.
+            `partition` leaves of the positional arguments. ``pure(body)`` wraps a function of the user's: it
+            passes the static arguments, and turns Tensors in the result into arrays. The options
+            go to the `Primitive` as they are.
 
     Returns:
         A function with the arguments of ``f`` that takes Tensors too; Tensors come out if one goes in.

@@ -1,7 +1,7 @@
 """Exception classes, and the wording of messages.
 
-An error or a name that does not exist comes in; what to write instead, and a traceback without fad's own
-frames, go out. Nothing here depends on what a Tensor is. Begin with the classes below.
+An error or a name that does not exist comes in, what to write instead goes out; the texts are those of
+`fad.hints`. Nothing here depends on what a Tensor is. Begin with the classes below.
 """
 
 from __future__ import annotations

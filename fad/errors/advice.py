@@ -57,5 +57,13 @@ def advise(error: BaseException, inside: bool = False) -> None:
     >>> str(error).splitlines()[2][:31]
     'A Tensor can be written to, in '
     """
-    for advice in _mistakes().advices(error, inside) if isinstance(error, Exception) else ():
+    if not isinstance(
+        error, (TypeError, AttributeError, IndexError, NameError, RuntimeError, ValueError)
+    ):
+        return
+    try:
+        advices = _mistakes().advices(error, inside)
+    except Exception:  # advice that cannot be had must not hide the error
+        return
+    for advice in advices:
         say_too(error, advice)

@@ -1,10 +1,10 @@
-"""Which lines of a call stack are the user's: for warnings, and for what a traceback shows.
+"""Which lines of a call stack are the user's: for warnings, and for hooks that filter what a traceback shows.
 
 NOTE [traceback filtering]
 
 Between a line of the user and the error stand frames of fad and of JAX, which say nothing to the user. They
 are left out where an error that nothing caught is shown: in ``sys.excepthook``, ``threading.excepthook`` and
-the shell of IPython. So a call that succeeds does nothing for it, and the error itself keeps all of its
+the shell of IPython, by `fad.hints.tracebacks`. So a call that succeeds does nothing for it, and the error itself keeps all of its
 frames: for ``except``, ``pdb.pm()`` and loggers. `fad.errors.traceback_filtering` switches it off.
 """
 
@@ -78,7 +78,13 @@ def _hook(name: str, *show: Callable[..., object]) -> Callable[..., object]:
     """That of the tool which filters, imported at the first error; ``show`` is what was there before."""
 
     def hook(*args: object, **options: object) -> object:
-        tool = importlib.import_module("fad.hints.tracebacks")
+        try:
+            tool = importlib.import_module("fad.hints.tracebacks")
+        except Exception:  # an error that cannot be filtered is shown as it is
+            if show:
+                return show[0](*args, **options)
+            shell, *error = args
+            return getattr(shell, "showtraceback")(tuple(error[:3]))  # noqa: B009
         return getattr(tool, name)(*show, *args, **options)
 
     return hook

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
@@ -217,7 +218,9 @@ def native_primitive(
 
     Arguments:
         name: what programs call it.
-        run: ``run(*arrays, **parameters)`` returns its results: it is compiled.
+        run: ``run(*arrays, **parameters)`` returns its results. It is compiled: outside of compiled code
+            once for equal parameters that are numbers, texts, programs, avals, or tuples of these, and at each
+            call for others, which may mean something else by then.
         avals: from shapes and dtypes of operands to those of results.
         jvp: ``jvp(primals, tangents, **parameters)`` returns ``(results, tangents)``; a tangent that is zero
             is None.
@@ -245,14 +248,13 @@ def native_primitive(
     if loop is not None:
         primitive.loop = lambda eqn: WhileParts(*loop(**eqn.params))
 
-    compiled = Cache()
+    compiled = Cache(64)
 
     def eagerly(*values: Array, **parameters: object) -> Outputs:
         call = functools.partial(run, **parameters)
-        try:
-            key = exact(tuple(parameters.items()))
-        except TypeError:  # parameters without a hash: compiled at each call
+        if not _is_constant(tuple(parameters.values())):
             return make_jit(call)(*values)
+        key = exact(tuple(parameters.items()))
         return (compiled.get(key) or compiled.put(key, make_jit(call)))(*values)
 
     def abstractly(*operands: Aval, **parameters: object) -> list[Aval]:
@@ -285,6 +287,14 @@ def native_primitive(
         batch=where_batched(primitive, batch),
     )
     return primitive
+
+
+def _is_constant(value: object) -> bool:
+    """Whether what a program is made with means the same in each call."""
+    if isinstance(value, tuple):
+        return all(map(_is_constant, value))
+    programs = jaxapi.Jaxpr, jaxapi.ClosedJaxpr
+    return value is None or isinstance(value, (numbers.Number, str, *programs, shaped_array))
 
 
 def derivative_program(
@@ -402,10 +412,11 @@ def function_call(eqn: JaxEquation) -> FunctionCall | None:
         A named tuple. ``function``: the class. ``names``: of its arguments. ``parts``: for each argument,
         what `partition` gives of it; ``part.slots`` are the places of its arrays, and ``part.collect(tree,
         what)`` lists what a tree has there. ``arguments(arrays)``: the positional and keyword arguments, with
-        these in the places of the arrays. ``around``: the transforms, the outermost first:
-        ``("derivative", counts, outputs)`` has the operands of the call, its outputs where ``outputs`` says
-        so, and a tangent for each operand where ``counts`` says so; ``("vmap", dims, size)`` has lanes along
-        these dimensions of the operands, and along the first one of results.
+        these in the places of the arrays. ``around``: the transforms, the outermost first.
+        ``("derivative", counts, outputs)``: the operands of the equation are those of the call, then its
+        outputs where ``outputs`` says so, then a tangent for each operand where ``counts`` says so.
+        ``("vmap", dims, size)``: the operands have lanes along ``dims``, the results along their first
+        dimension. None for other equations, and for a derivative that is not linear in its last operands.
 
     >>> import fad, jax, jax.numpy as jnp
     >>> class Double(fad.Function):

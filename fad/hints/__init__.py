@@ -1,1 +1,1 @@
-"""What to write for names that fad does not have: tables for the messages of errors."""
+"""What errors say: what to write for a name that fad does not have, and where a mistake is; which frames are shown."""

@@ -54,10 +54,10 @@ def leaf_outside(k: int, x: object, level: Level, made_inside: bool) -> str:
     )
 
 
-def not_real_scalar(out: PyTree, who: str, takes_aux: bool) -> str:
+def why_not_real_scalar(out: PyTree, who: str, takes_aux: bool) -> str:
     """Why an output is not a real scalar, and what to write; "" if it is one.
 
-    >>> not_real_scalar("abc", "grad", False)
+    >>> why_not_real_scalar("abc", "grad", False)
     "grad: the function must return a real scalar, got str 'abc'. Reduce the output to one number."
     """
     what = "loss" if who == "ggnvp" else "function"

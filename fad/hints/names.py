@@ -173,6 +173,9 @@ _IN_MODULE = {
         "functional": "fad.nn itself, which has the functions of jax.nn",
         "dropout": f"fad.numpy.where(fad.random.bernoulli(key, 1 - p, x.shape), x / (1 - p), 0), {_WITH_KEY}",
     },
+    "fad.extend": {
+        "declared_sparsity": "fad.extend.function_call(eqn), whose function.sparsity is the rule",
+    },
     "fad.nn.utils": {
         "rnn pad_sequence pack_padded_sequence pad_packed_sequence pack_sequence": (
             "fad.numpy.pad of each, fad.stack, and fad.numpy.where with a mask of the lengths"

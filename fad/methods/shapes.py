@@ -276,12 +276,12 @@ def _sum_to_size(self: Tensor, *size: Any) -> Tensor:
 
 def _contiguous(self: Tensor, memory_format: object = None) -> Tensor:
     """The Tensor itself if it is contiguous, see `is_contiguous`; else a copy."""
-    return self if self.is_contiguous() else self.clone()
+    return self if Tensor.is_contiguous(self) else Tensor.clone(self)
 
 
 def _copy(self: Tensor, order: str = "C") -> Tensor:
     """A copy with the same history; ``order``, of NumPy's method, has no effect."""
-    return self.clone()
+    return Tensor.clone(self)
 
 
 def _contains(self: Tensor, value: PyTree) -> bool:
@@ -293,7 +293,7 @@ def _index_put(
     self: Tensor, indices: Sequence[PyTree], values: PyTree, accumulate: bool = False
 ) -> Tensor:
     """A copy with the elements at a tuple of index arrays set to ``values``, or with these added."""
-    return self.clone().index_put_(indices, values, accumulate)
+    return Tensor.index_put_(Tensor.clone(self), indices, values, accumulate)
 
 
 def _replay_on(self: Tensor, new_base: PyTree) -> Tensor:
@@ -303,14 +303,15 @@ def _replay_on(self: Tensor, new_base: PyTree) -> Tensor:
         GradientError: it is not a view.
         ArgumentError: ``new_base`` has another shape than the base.
     """
-    view_fn, base = self.view_fn, self.base
-    assert base is not None
+    base = self.base
+    if base is None:
+        raise GradientError(f"replay_on: {describe(self)} is not a view")
     if tuple(new_base.shape) != base.shape:
         raise ArgumentError(
             f"replay_on: the new base must have the shape of the base, {base.shape}, got "
             f"{describe(new_base)}"
         )
-    return view_fn(new_base)
+    return self.view_fn(new_base)
 
 
 MEMBERS: dict[str, object] = {

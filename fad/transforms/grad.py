@@ -139,7 +139,7 @@ def _check_scalar(out: PyTree, who: str) -> None:
         aval = out.aval
         if aval.shape == () and aval.dtype.kind == "f":
             return
-    problem = tool("hints.gradients").not_real_scalar(out, who, who in WITH_AUX)
+    problem = tool("hints.gradients").why_not_real_scalar(out, who, who in WITH_AUX)
     if problem:
         raise GradientError(problem)
 
