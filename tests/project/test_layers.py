@@ -49,7 +49,7 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
-    "hints": "names calls mistakes gradients tracebacks anomalies",
+    "hints": "names calls mistakes gradients tracebacks anomalies replay",
     "formulas": """array_classes numpy_keywords unrolled_loops smooth_functions smooth_special smooth_norms
         numpy_functions safe_where scatter_mul torch_dimensions torch_functions while_loops""",
     "nn": "losses utils",
