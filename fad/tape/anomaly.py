@@ -298,9 +298,7 @@ def explain_write(of: Storage | Node, version: int) -> str:
 
 
 def nan_origins() -> PyTree:
-    """What follows the NaN of a backward pass that begins; None where none is looked for."""
-    if not mode.looks_for_nan:
-        return None
+    """What follows the NaN of a backward pass that begins."""
     return tool("hints.anomalies").NanOrigins(None if running.watched is True else state.host)
 
 

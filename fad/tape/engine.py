@@ -348,7 +348,7 @@ def _run_task(
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
     graph = graph_of(starts, wanted, targets)
-    nans = nan_origins()
+    nans = nan_origins() if anomaly.looks_for_nan else None
     dependencies, needed = graph.counts, graph.needed
     buffers: dict[Node, list[MaybeValue]] = {}
     for (node, nr), cotangent in roots:
