@@ -15,7 +15,6 @@ _LIBRARY = {
     "": "autograd errors lax nn numpy random scipy",
     "fad.compile.jit": "eval_shape jit make_jaxpr",
     "fad.bridge.jax_functions": "from_jax to_jax",
-    "fad.bridge.protocols": "from_dlpack",
     "fad.core.dtypes": """bfloat16 cdouble cfloat complex64 complex128 double float16 float32 float64 half
         int8 int16 int32 int64 long short uint8 uint16 uint32 uint64""",
     "fad.core.tensor": "Tensor",
@@ -34,6 +33,7 @@ _LIBRARY = {
 _LATER = {
     "": "extend func implicit testing viz",
     "fad.bridge.custom_rules": "custom_rules",
+    "fad.bridge.protocols": "from_dlpack",
     "fad.methods.functions": """arange as_tensor asarray cat empty empty_like eye from_numpy full full_like
         linspace ones ones_like stack tensor where zeros zeros_like""",
     "fad.formulas.safe_where": "safe_where",

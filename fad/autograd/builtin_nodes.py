@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -436,3 +437,92 @@ def _device_of(x: Tensor) -> object:
     if isinstance(value, jax.core.Tracer):
         return None
     return min(value.sharding.device_set, key=operator.attrgetter("id"))
+
+
+# Members that each node has in PyTorch's C++ API.
+
+# Of next edges: one, a range, or a list of these.
+Indices: TypeAlias = int | range | tuple[int, int] | list[int | range | tuple[int, int]]
+
+
+def _topological_nr(self: Node) -> int:
+    """The length of the longest path to a leaf; 0 for a leaf."""
+    numbers: dict[Node, int] = {}
+    stack: list[Node] = [self]
+    while stack:
+        node = stack[-1]
+        nexts = [e[0] for e in node.edges if e is not None]
+        missing = [n for n in nexts if n not in numbers]
+        if not missing:
+            numbers[stack.pop()] = 1 + max([numbers[n] for n in nexts], default=-1)
+        stack += missing
+    return numbers[self]
+
+
+def _should_compute_output(self: Node, index: Indices) -> bool:
+    """Whether a gradient for this next edge (or one of these, for ranges) has anywhere to go.
+
+    Arguments:
+        index: a number; a range, as ``range(0, 2)`` or ``(0, 2)``; or a list of these.
+
+    Raises:
+        IndexError: there is no such edge.
+    """
+    return any([self.edges[i] is not None for i in _indices(self, index)])
+
+
+def _task_should_compute_output(self: Node, index: Indices) -> bool:
+    """`should_compute_output`, and the backward pass that is running needs it."""
+    need = self._need()
+    return any(
+        [self.edges[i] is not None and (need is None or need[i]) for i in _indices(self, index)]
+    )
+
+
+def _indices(node: Node, index: Indices) -> list[int]:
+    """Positions among a node's next edges meant by an index, a range, or a list of these."""
+    result: list[int] = []
+    for part in index if isinstance(index, list) else [index]:
+        if isinstance(part, tuple):
+            part = range(*part)
+        result.extend(part if isinstance(part, range) else [operator.index(part)])
+    for i in result:
+        if not 0 <= i < len(node.edges):
+            raise IndexError(
+                f"{node.name()}: Index out of range: {i}, of {len(node.edges)} next edges"
+            )
+    return result
+
+
+def _sharding(self: Node) -> jax.sharding.Sharding | None:
+    """The sharding of the first value on a device that it is known to work with, or None.
+
+    What a stream is to PyTorch's engine: where the node's work happens.
+    """
+    seen: set[Node] = {self}
+    todo = collections.deque([self])
+    while todo:
+        node = todo.popleft()
+        sharding = node._own_sharding()
+        if sharding is not None:
+            return sharding
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                todo.append(edge[0])
+    return None
+
+
+def _device(self: Node) -> Any:
+    """The device of `sharding`: the first, if there are several."""
+    sharding = self.sharding
+    return None if sharding is None else min(sharding.device_set, key=operator.attrgetter("id"))
+
+
+MEMBERS: dict[str, object] = {
+    "device": property(_device, doc=_device.__doc__),
+    "sharding": property(_sharding, doc=_sharding.__doc__),
+    "should_compute_output": _should_compute_output,
+    "task_should_compute_output": _task_should_compute_output,
+    "topological_nr": property(_topological_nr, doc=_topological_nr.__doc__),
+}

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import sys
 from pathlib import Path
 from typing import Self
 
+from fad.core.faces import tool
 from fad.core.jaxapi import keep_compiled
 from fad.core.level import flush, state
 from fad.core.replay_protocol import seam
-
-_ADVICE = (
-    "One by one runs what reads a node, as a hook or a pass with create_graph or retain_graph, and what "
-    "goes on from before a backward pass. A value that is read after backward() costs nothing. Else write "
-    "the step as a function of its parameters, with fad.value_and_grad, for fad.jit (with hooks: "
-    "fad.jit(f, hooks=True))."
-)
-
-_FEW = 3  # different numbers that are said
 
 
 class compiled:
@@ -82,19 +73,8 @@ class compiled:
         stands with how often it was (``then 12 (40 ×) or 500 (3 ×) nodes one by one``); of more than three
         numbers there are the least and the most.
         """
-        after: dict[str, list[int]] = {}
-        for name, count, what, number in seam.replay.log():
-            line = f"{name} ({count} operations): {what}"
-            after[line] = [*after.pop(line, []), number]
-        lines = []
-        for line, nodes in after.items():
-            times = f"{len(nodes)} × " if len(nodes) > 1 else ""
-            lines.append(times + line + _nodes_text(collections.Counter(nodes)))
-        if any(
-            [" reads a " in line or (": replayed" in line and "; then" in line) for line in lines]
-        ):
-            lines.insert(0, _ADVICE)
-        return "\n".join(lines)
+        text: str = tool("hints.replay").explanation(seam.replay.log())
+        return text
 
     @staticmethod
     def cache_on_disk(folder: str | os.PathLike[str] | None = None) -> str:
@@ -121,19 +101,6 @@ class compiled:
         directory = os.fspath(_user_cache() / "fad" if folder is None else folder)
         keep_compiled(directory)
         return directory
-
-
-def _nodes_text(counts: collections.Counter[int]) -> str:
-    """How many nodes ran one by one after equal traces: each number with how often it was, if they differ."""
-    most = max(counts)
-    if not most:
-        return ""
-    if len(counts) == 1:
-        return f"; then {most} nodes one by one"
-    if len(counts) > _FEW:
-        return f"; then {min(counts)} to {most} nodes one by one"
-    each = [f"{nodes} ({times} ×)" for nodes, times in counts.most_common()]
-    return f"; then {', '.join(each[:-1])} or {each[-1]} nodes one by one"
 
 
 def _user_cache() -> Path:

@@ -33,7 +33,7 @@ def _counterpart(ufunc: np.ufunc, method: str) -> Callable[..., PyTree] | None:
     return None
 
 
-def call_of_ufunc(
+def _array_ufunc(
     tensor: Tensor,
     ufunc: np.ufunc,
     method: str,
@@ -42,7 +42,7 @@ def call_of_ufunc(
     out: PyTree = None,
     **kwargs: PyTree,
 ) -> PyTree:
-    """A call of a ufunc, or of a method of it, with Tensors: the same in `fad.numpy`."""
+    """NumPy's hook for ufuncs, and methods of them: the same in `fad.numpy`."""
     for x in inputs:
         # A type with another hook, not known here, handles the call itself.
         hook = getattr(type(x), "__array_ufunc__", None)
@@ -74,13 +74,19 @@ def call_of_ufunc(
     return counterpart(*inputs, **kwargs)
 
 
-def call_of_function(
+def _array_function(
+    tensor: Tensor,
     function: Callable[..., PyTree],
     types: tuple[type, ...],
     args: tuple[PyTree, ...],
     kwargs: dict[str, PyTree],
 ) -> PyTree:
-    """A call of another function of NumPy with Tensors."""
+    """NumPy's hook for its other functions: they convert Tensors; an error names the function of `fad.numpy`.
+
+    Raises:
+        TrackedValueError: the function was given a Tensor that requires grad or has a tangent.
+        HostValueError: it is batched or being traced.
+    """
     run = getattr(function, "_implementation", None)
     if run is None or not all(issubclass(t, (Tensor, np.ndarray)) for t in types):
         return NotImplemented
@@ -100,3 +106,6 @@ def call_of_function(
             else f"{full} of a Tensor that has no value yet (in jit, scan, ...), or one for each lane (in "
             f"vmap): write fad.{full}"
         ) from None
+
+
+MEMBERS = {"__array_function__": _array_function, "__array_ufunc__": _array_ufunc}

@@ -1,23 +1,22 @@
-"""Tensors in the protocols of other array libraries: the array API, DLPack, and NumPy's functions."""
+"""Tensors in the protocols of other array libraries: the array API, DLPack, and JAX's arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import fad.numpy as fnp
-from fad.core.faces import tool
-from fad.core.tensor import Tensor
-from fad.core.types import DeviceLike, PyTree
-from fad.errors import ArgumentError, HostValueError, TrackedValueError, attribute, describe
-from fad.errors.missing_names import instead_in_module
-from fad.methods.values import is_tracked, unwrap
-from fad.tape.recorder import as_tensor
+from fad import Tensor, asarray, stop_gradient
+from fad.errors import HostValueError, TrackedValueError, attribute, describe
+from fad.extend import layers
+from fad.extend.types import PyTree
+
+DeviceLike: TypeAlias = "jax.Device | jax.sharding.Sharding | str"
 
 
 def from_dlpack(
@@ -51,19 +50,24 @@ def from_dlpack(
             "for what is not an array"
         )
     if isinstance(x, np.ndarray) and jax.dtypes.canonicalize_dtype(x.dtype) != x.dtype:
-        return as_tensor(jnp.asarray(np.array(x), device=device))
+        return asarray(jnp.asarray(np.array(x), device=device))
     t: Tensor = fnp.from_dlpack(x, device=device, copy=copy)
     return t
 
 
+def _value_of(x: Tensor) -> PyTree:
+    """The array with the value of a Tensor."""
+    return stop_gradient(x).array
+
+
 def _leaving(x: Tensor, what: str) -> Any:
     """The value of a Tensor that leaves for another library."""
-    value = unwrap(x)
+    value = _value_of(x)
     if isinstance(value, jax.core.Tracer):
         raise HostValueError(
             f"{what} of a Tensor ({describe(x)}) under a JAX trace: it has no value"
         )
-    if is_tracked(x):
+    if any([t.requires_grad or t.level.tangent(t) is not None for t in layers(x)]):
         raise TrackedValueError(
             f"{what} of a Tensor that requires grad or has a tangent would lose its derivative: pass "
             "x.detach()"
@@ -94,23 +98,6 @@ def _dlpack_device(self: Tensor) -> tuple[Any, int]:
     return device
 
 
-def _torch_function(
-    cls: type, function: object, types: object, args: object = (), kwargs: object = None
-) -> NoReturn:
-    """Refuses a Tensor in a function of PyTorch, which calls this method.
-
-    Raises:
-        ArgumentError: always.
-    """
-    name = getattr(function, "__name__", "f").strip("_")
-    here = f"write fad.numpy.{name}" if hasattr(fnp, name) else instead_in_module("fad.numpy", name)
-    raise ArgumentError(
-        f"torch.{name} was given a Tensor of fad: {here or 'write a function of fad.numpy'}, make the "
-        "function one of fad, fad.from_torch(f), or pass torch.from_dlpack(x.detach()), which PyTorch then "
-        "differentiates by itself"
-    )
-
-
 def _array_namespace(self: Tensor, *, api_version: str | None = None) -> ModuleType:
     """`fad.numpy`, the functions of the array API for Tensors.
 
@@ -134,38 +121,6 @@ def _to_device(self: Tensor, device: DeviceLike | None, /, *, stream: object = N
     return self.to(device)
 
 
-# NumPy's functions, see NOTE [NumPy and Tensors] in `fad.bridge.numpy_calls`.
-
-
-def _array_ufunc(
-    self: Tensor,
-    ufunc: np.ufunc,
-    method: str,
-    /,
-    *inputs: PyTree,
-    out: PyTree = None,
-    **kwargs: PyTree,
-) -> PyTree:
-    """NumPy's hook for ufuncs: the same in `fad.numpy`."""
-    return tool("bridge.numpy_calls").call_of_ufunc(self, ufunc, method, *inputs, out=out, **kwargs)
-
-
-def _array_function(
-    self: Tensor,
-    function: Callable[..., PyTree],
-    types: tuple[type, ...],
-    args: tuple[PyTree, ...],
-    kwargs: dict[str, PyTree],
-) -> PyTree:
-    """NumPy's hook for its other functions: they convert Tensors; an error names the function of `fad.numpy`.
-
-    Raises:
-        TrackedValueError: the function was given a Tensor that requires grad or has a tangent.
-        HostValueError: it is batched or being traced.
-    """
-    return tool("bridge.numpy_calls").call_of_function(function, types, args, kwargs)
-
-
 # Attributes and methods of a Tensor that are those of its JAX array.
 _OF_THE_VALUE = """addressable_shards committed global_shards is_fully_addressable
 is_fully_replicated""".split()
@@ -174,7 +129,7 @@ _METHODS_OF_THE_VALUE = "addressable_data copy_to_host_async is_deleted is_ready
 
 def _attribute(name: str) -> property:
     def read(self: Tensor) -> Any:
-        return getattr(unwrap(self), name)
+        return getattr(_value_of(self), name)
 
     read.__name__ = name
     read.__doc__ = f"``jax.Array.{name}`` of the array with the value."
@@ -183,7 +138,7 @@ def _attribute(name: str) -> property:
 
 def _method(name: str) -> Callable[..., PyTree]:
     def method(self: Tensor, *args: PyTree) -> PyTree:
-        return getattr(unwrap(self), name)(*args)
+        return getattr(_value_of(self), name)(*args)
 
     method.__name__ = name
     method.__qualname__ = f"Tensor.{name}"
@@ -192,15 +147,10 @@ def _method(name: str) -> Callable[..., PyTree]:
 
 
 MEMBERS: dict[str, Any] = {
-    "__array_function__": _array_function,
     "__array_namespace__": _array_namespace,
-    "__array_ufunc__": _array_ufunc,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
-    "__torch_function__": classmethod(_torch_function),
     "to_device": _to_device,
     **{name: _attribute(name) for name in _OF_THE_VALUE},
     **{name: _method(name) for name in _METHODS_OF_THE_VALUE},
 }
-for _name, _member in MEMBERS.items():
-    setattr(Tensor, _name, _member)

@@ -6,8 +6,10 @@ import importlib
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
+
+from fad.core.types import PyTree
 
 
 class Face:
@@ -75,6 +77,46 @@ def tool(name: str) -> Any:
     'fad.formulas'
     """
     return importlib.import_module(f"fad.{name}")
+
+
+class ToolMember:
+    """Stands in a class for a member that a tool has. The first use imports the tool and puts it there."""
+
+    def __init__(self, owner: type, module: str, name: str) -> None:
+        self.owner = owner
+        self.module = module
+        self.name = name
+
+    def _load(self) -> PyTree:
+        member: PyTree = tool(self.module).MEMBERS[self.name]
+        put_member(self.owner, self.name, member)
+        return member
+
+    def __get__(self, instance: object, cls: type) -> object:
+        # The member itself: looked up by name, it would be that of a subclass, which calls `super`.
+        member = self._load()
+        return member.__get__(instance, cls) if hasattr(member, "__get__") else member
+
+    def __set__(self, instance: object, value: object) -> None:
+        member = self._load()
+        if hasattr(member, "__set__"):
+            member.__set__(instance, value)
+        else:
+            setattr(instance, self.name, value)
+
+
+def tool_members(owner: type, table: dict[str, str]) -> None:
+    """Members of a class that tools have: their names, by the tools' modules."""
+    for module, names in table.items():
+        for name in names.split():
+            setattr(owner, name, ToolMember(owner, module, name))
+
+
+def put_member(owner: type, name: str, member: object) -> None:
+    """Put a member into a class; a function that another one made has the name of a method then."""
+    if isinstance(member, FunctionType) and "<locals>" in member.__qualname__:
+        member.__name__, member.__qualname__ = name, f"{owner.__name__}.{name}"
+    setattr(owner, name, member)
 
 
 def module_without_file(name: str, doc: str, is_package: bool = False, **names: object) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from types import ModuleType
+from typing import NoReturn
+
+from fad.errors import ArgumentError
 
 
 def by_name(table: dict[str, str]) -> dict[str, str]:
@@ -476,3 +479,23 @@ def instead_at_top(name: str) -> str:
     if name not in _INSTEAD and importlib.util.find_spec(f"fad.{name}") is not None:
         return f"it is a module; write import fad.{name}"
     return _INSTEAD.get(name) or instead_in_module("fad", name)
+
+
+def _torch_function(
+    cls: type, function: object, types: object, args: object = (), kwargs: object = None
+) -> NoReturn:
+    """Refuses a Tensor in a function of PyTorch, which calls this method.
+
+    Raises:
+        ArgumentError: always.
+    """
+    name = getattr(function, "__name__", "f").strip("_")
+    here = _written(_where(name, ["fad.numpy"])) or instead_in_module("fad.numpy", name)
+    raise ArgumentError(
+        f"torch.{name} was given a Tensor of fad: {here or 'write a function of fad.numpy'}, make the "
+        "function one of fad, fad.from_torch(f), or pass torch.from_dlpack(x.detach()), which PyTorch then "
+        "differentiates by itself"
+    )
+
+
+MEMBERS: dict[str, object] = {"__torch_function__": classmethod(_torch_function)}  # of a Tensor

@@ -1,4 +1,4 @@
-"""Watching a program: anomaly mode (where a NaN, or a failing rule, comes from) and profiler names."""
+"""Watching a program: anomaly mode, which `fad.hints.anomalies` looks for NaN in, and profiler names."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from fad.core.dtypes import is_inexact
 from fad.core.faces import tool
-from fad.core.level import Level, batch_dim, bind, flush, state
-from fad.core.primitive import Primitive
+from fad.core.level import Level, flush, state
 from fad.core.tensor import Storage, Tensor
-from fad.core.types import Array, MaybeValue, Operand, Operation, Outputs, PyTree
+from fad.core.types import MaybeValue, Operand, Operation, Outputs, PyTree
 from fad.errors import GradientError
 from fad.tape.grad_mode import BlockType
 from fad.tape.graph import Node, node_of, running
@@ -198,7 +194,7 @@ def watched_call(level: Level, op: Operation, args: Sequence[Operand], whole: bo
         if isinstance(o, Tensor) and o.node is not None and o.node.sequence_nr > seq:
             o.node.sequence_nr = seq  # the number in the profiler's annotation
     if mode.looks_for_nan:
-        _check_call(op.name, level, args, outs)
+        tool("hints.anomalies").check_call(op.name, level, args, outs, state.host)
     return out
 
 
@@ -209,7 +205,7 @@ def compiled_call(name: str, call: Callable[..., Outputs], *operands: PyTree) ->
     except GradientError as error:
         if not str(error).startswith(f"'{name}' gave nan"):
             raise
-        raise GradientError(f"{error}. {_COMPILED} fad.jit(f, hooks=True) {_NAMES_IT}") from None
+        raise GradientError(tool("hints.anomalies").in_compiled(error)) from None
     for o in out if isinstance(out, tuple) else (out,):
         while isinstance(o, Tensor):
             node = node_of(o)
@@ -217,10 +213,6 @@ def compiled_call(name: str, call: Callable[..., Outputs], *operands: PyTree) ->
                 node.metadata["compiled_"] = True
             o = o.value
     return out
-
-
-_COMPILED = "That is a compiled function, one operation:"
-_NAMES_IT = "names the operation in it"
 
 
 @contextmanager
@@ -258,146 +250,10 @@ def choosing(name: str, args: Sequence[Operand]) -> Iterator[list[Operand]]:
         return
     with reported_as_one():
         yield chosen
-    levels = [x.level for x in chosen if isinstance(x, Tensor)]
-    _check_call(name, max(levels, key=lambda level: level.id, default=None), args, chosen)
-
-
-def _check_call(
-    name: str, level: Level | None, args: Sequence[Operand], outs: Sequence[Operand]
-) -> None:
-    """Raise if a call made a NaN, in a value or a tangent, that was not in its arguments; in traced code,
-    write the check into the program.
-    """
-    message = f"'{name}' gave nan in the {{what}} of its {{k}}th output"
-    message += (f", at {level!r}" if level else "") + "{lanes}, from arguments without nan"
-    for k, o in enumerate(outs):
-        for what, lanes in nans(o):
-            if any([nan for a in args for nan in nans(a)]):
-                return
-            raise GradientError(message.format(what=what, k=k, lanes=lanes))
-    flags = [] if state.host is None else flags_of([*outs, *args])
-    if not any([k < len(outs) for (_, k, _), _ in flags]):
-        return
-    stack = _of_user(traceback.format_stack()[:-1])
-
-    def check(nan_values: list[list[tuple[str, int, str]]]) -> None:
-        (values,) = nan_values
-        if values and all([k < len(outs) for _, k, _ in values]):
-            what, k, lanes = values[0]
-            error = message.format(what=what, k=k, lanes=lanes)
-            raise GradientError(f"{error}. Traceback of the call:\n{stack}")
-
-    check_when_executed([flags], check)
-
-
-def parts_of(x: Operand) -> Iterator[tuple[str, Operand, tuple[int, ...]]]:
-    """The value and the tangents that a value consists of, each with the dimensions of its lanes.
-
-    Those of traced code are Tensors of its level.
-    """
-    parts: list[tuple[str, Operand, tuple[int, ...]]] = [("value", x, ())]
-    while parts:
-        what, x, dims = parts.pop(0)
-        while isinstance(x, Tensor) and not x.level.traces:
-            dim, tangent = batch_dim(x), x.level.tangent(x)
-            if dim is not None:
-                dims = (dim, *dims)
-            if tangent is not None:
-                parts.append(("tangent", tangent, dims))
-            x = x.value
-        yield what, x, dims
-
-
-def nans(x: Operand) -> Iterator[tuple[str, str]]:
-    """Where a value has NaN: ("value" or "tangent", lanes of vmap in words)."""
-    for what, part, dims in parts_of(x):
-        lanes = _nan_lanes(part, dims)
-        if lanes is not None:
-            yield what, lanes
-
-
-def has_nan(x: Operand) -> bool:
-    """Whether there is a NaN in a value or its tangents, in any lane."""
-    return any(True for _ in nans(x))
-
-
-@functools.lru_cache(maxsize=256)
-def _lanes_with_nan(dims: tuple[int, ...]) -> Primitive:
-    """For each lane, NaN if there is one in it, else 0; the dimensions of lanes first."""
-
-    def flag(x: Array) -> Array:
-        bad = jnp.isnan(x)
-        for depth, dim in enumerate(dims):
-            bad = jnp.moveaxis(bad, depth + dim, depth)
-        bad = bad.any(tuple(range(len(dims), bad.ndim)))
-        return jnp.where(bad, jnp.float32(jnp.nan), jnp.float32(0))
-
-    return Primitive("lanes_with_nan", flag)
-
-
-# What a flag tells of: "value" or "tangent", the number of the value, and its dimensions of lanes.
-Place = tuple[str, int, tuple[int, ...]]
-Flags = list[tuple[Place, Operand]]
-
-
-def flags_of(values: Sequence[Operand | None]) -> Flags:
-    """For the parts of values that a program computes, what each is, and a flag with NaN where it has one."""
-    flags: Flags = []
-    with reported_as_one():  # the check is not checked
-        for k, value in enumerate(values):
-            for what, part, dims in () if value is None else parts_of(value):
-                if isinstance(part, Tensor) and is_inexact(part.dtype):
-                    flag = bind(_lanes_with_nan(dims), (part.level.detach(part),))
-                    flags.append(((what, k, dims), flag))
-    return flags
-
-
-def check_when_executed(
-    several: Sequence[Flags], check: Callable[[list[list[tuple[str, int, str]]]], None]
-) -> None:
-    """Write a call of ``check`` into the program that is traced.
-
-    It is given, for each of the lists of flags, the values that have NaN when the program is executed: what,
-    which, and the lanes in words.
-    """
-
-    def run(*operands: Array) -> tuple[()]:
-        values = iter(operands)
-        check([list(_flagged([(place, next(values)) for place, _ in flags])) for flags in several])
-        return ()
-
-    with reported_as_one():
-        state.host.call("detect_anomaly", run, [flag for flags in several for _, flag in flags], 0)
-
-
-def _flagged(flags: Flags) -> Iterator[tuple[str, int, str]]:
-    for (what, k, batch), flag in flags:
-        for _, part, dims in parts_of(flag):
-            lanes = _nan_lanes(part, (*dims, *[0] * len(batch)))
-            if lanes is not None:
-                yield what, k, lanes
-
-
-def _nan_lanes(x: Operand, dims: tuple[int, ...]) -> str | None:
-    """In which lanes an array has NaN, in words; None if there is none.
-
-    ``dims``: the batch dimension of each vmap, outermost first, each as seen inside of those before.
-    """
-    if isinstance(x, jax.core.Tracer) or not isinstance(x, (jax.Array, np.ndarray)):
-        return None
-    if not is_inexact(x.dtype):
-        return None
-    bad = np.isnan(np.asarray(x).astype(np.complex64 if np.iscomplexobj(x) else np.float32))
-    if not bad.any():
-        return None
-    if not dims:
-        return ""
-    for depth, dim in enumerate(dims):
-        bad = np.moveaxis(bad, depth + dim, depth)
-    lanes = np.argwhere(bad.reshape(*bad.shape[: len(dims)], -1).any(-1))
-    shown = [str(lane[0]) if len(dims) == 1 else str(tuple(lane)) for lane in lanes[:8].tolist()]
-    more = ", ..." if len(lanes) > 8 else ""
-    return f", in vmap lane {', '.join(shown)}{more}"
+    if chosen:
+        levels = [x.level for x in chosen if isinstance(x, Tensor)]
+        level = max(levels, key=lambda level: level.id, default=None)
+        tool("hints.anomalies").check_call(name, level, args, chosen, state.host)
 
 
 # Nodes
@@ -435,43 +291,15 @@ def remember_write(of: Storage | Node, version: int) -> None:
         del stacks[next(iter(stacks))]
 
 
-def _of_user(frames: list[str]) -> str:
-    """Frames of a stack, without those of fad and of JAX."""
-    return "".join(tool("hints.tracebacks").users_frames(frames))
-
-
 def explain_write(of: Storage | Node, version: int) -> str:
     """Where the write was made that made this version, or how that can be known."""
-    stack = _writes.get(of, {}).get(version)
-    if stack is None:
-        return (
-            "Or enable anomaly detection before the write, with fad.autograd.set_detect_anomaly(True): then "
-            "this error has the line of the write, and that of the operation that failed to compute its "
-            "gradient."
-        )
-    return "Traceback of the write:\n" + _of_user(stack)
+    text: str = tool("hints.anomalies").of_write(_writes.get(of, {}).get(version))
+    return text
 
 
-def explain(node: Node) -> str:
-    """The forward tracebacks of a node, and of those whose backward pass made it."""
-    parts: list[str] = []
-    at: Node | None = node
-    while at is not None:
-        lines = at.metadata.get("traceback_")
-        what = "\nPrevious calculation was induced by" if parts else "Error detected in"
-        where = (
-            "No forward pass information available. Enable detect_anomaly during the forward pass for more "
-            "information."
-        )
-        if lines is not None:
-            frames = _of_user(lines)
-            where = f"Traceback of forward call that caused the error:\n{frames}"
-        parts.append(f"{what} {at.name()}. {where}")
-        if at.metadata.get("compiled_"):
-            inside = "fad.jit(fad.grad(f), hooks=True), with the derivative inside,"
-            parts.append(f"{_COMPILED} {inside} {_NAMES_IT}.\n")
-        at = at.metadata.get("parent_")
-    return "".join(parts)
+def nan_origins() -> PyTree:
+    """What follows the NaN of a backward pass that begins."""
+    return tool("hints.anomalies").NanOrigins(None if running.watched is True else state.host)
 
 
 def watched_node(work: Callable[..., PyTree], node: Node, *args: object) -> Sequence[MaybeValue]:
@@ -496,111 +324,5 @@ def _named_node(work: Callable[..., PyTree], node: Node, *args: object) -> Seque
             return gradients
     except Exception as error:  # any exception of a node propagates, with a note
         if mode.on:
-            error.add_note(explain(node))
+            error.add_note(tool("hints.anomalies").explain(node))
         raise
-
-
-# In anomaly mode: where a NaN that reaches the result of a backward pass was born.
-#
-# NOTE [a NaN that reaches a result]
-#
-#     x = fad.tensor([0.0, 4.0], requires_grad=True)
-#     with fad.autograd.detect_anomaly():
-#         fad.safe_where(x > 0, fad.numpy.sqrt, fad.numpy.zeros_like, x).sum().backward()
-#     x.grad.tolist()  # -> [0.0, 0.25]
-#
-# The backward pass of a branch that is not taken may well compute a NaN, which the choice then drops. So the
-# node that makes a NaN is remembered, along with the nodes that it flows into, and it is an error where it
-# arrives: at a leaf, or at an input that a gradient is asked for. PyTorch raises at the node.
-
-
-class NanOrigins:
-    """The NaN of one backward pass: for each node that one flows into, what made it.
-
-    ``traced``: of a program that is traced, the flags of what each node gave so far.
-    """
-
-    __slots__ = ("origins", "traced")
-
-    def __init__(self) -> None:
-        self.origins: dict[Node, str] = {}
-        self.traced: list[tuple[Node, Flags]] = []
-
-    def follow(
-        self,
-        node: Node,
-        cotangents: Sequence[MaybeValue],
-        grads: Sequence[MaybeValue],
-        edges: Sequence[tuple[Node, int] | None],
-    ) -> None:
-        """Remember a NaN among the gradients that a node gave for its edges."""
-        if state.host is not None and running.watched is not True:
-            self.traced.append((node, flags_of(grads)))
-        bad = {i: g for i, g in enumerate(grads) if g is not None and has_nan(g)}
-        if not bad:
-            return
-        origin = self.origins.get(node)
-        if origin is None:
-            k, grad = next(iter(bad.items()))
-            _, lanes = next(nans(grad))
-            origin = _said(node, k, lanes, _dropped(cotangents, grad))
-        for i in bad:
-            edge = edges[i] if i < len(edges) else None
-            if edge is not None:
-                self.origins.setdefault(edge[0], origin)
-
-    def arrive(self, node: Node, value: MaybeValue) -> None:
-        """Raise if a result has a NaN.
-
-        Raises:
-            GradientError: it has; the error says which node made it, and where that was recorded.
-        """
-        if value is None:
-            return
-        if node in self.origins and has_nan(value):
-            raise GradientError(self.origins[node])
-        flags = flags_of([value]) if self.traced and running.watched is not True else []
-        if not flags:
-            return
-        nodes = [(node.name(), explain(node)) for node, _ in self.traced]
-
-        def check(nan_values: list[list[tuple[str, int, str]]]) -> None:
-            arrived, *outputs = nan_values
-            for (name, told), values in zip(nodes, outputs if arrived else (), strict=False):
-                for _, k, lanes in values:
-                    raise GradientError(_returned(name, k, lanes) + told)
-
-        check_when_executed([flags, *[of_node for _, of_node in self.traced]], check)
-
-
-def _returned(name: str, k: int, lanes: str) -> str:
-    return f"Function '{name}' returned nan values in its {k}th output{lanes}. "
-
-
-def _said(node: Node, k: int, lanes: str, element: str) -> str:
-    dropped = ""
-    if element:
-        dropped = (
-            f"At element {element} the cotangent is 0: the value is not used, as where `where` takes the "
-            "other branch, but its derivative is infinite or nan, and 0 times that is nan. Write "
-            "fad.safe_where(condition, f, g, x), which keeps it out. "
-        )
-    return _returned(node.name(), k, lanes) + dropped + explain(node)
-
-
-def _dropped(cotangents: Sequence[MaybeValue], grad: Operand) -> str:
-    """The first element of a gradient that is NaN, if each has the cotangent 0; else an empty text."""
-    of_grad = [part for _, part, _ in parts_of(grad)][:1]
-    of_cotangents = [[part for _, part, _ in parts_of(c)][:1] for c in cotangents if c is not None]
-    if len(of_cotangents) != 1:
-        return ""
-    arrays = [*of_cotangents[0], *of_grad]
-    if not all(isinstance(a, (jax.Array, np.ndarray)) for a in arrays):
-        return ""
-    if any(isinstance(a, jax.core.Tracer) for a in arrays):
-        return ""
-    cotangent, gradient = (np.asarray(a) for a in arrays)
-    bad = np.isnan(gradient.astype(np.complex64))
-    if cotangent.shape != gradient.shape or (cotangent[bad] != 0).any():
-        return ""
-    return str([int(i) for i in np.argwhere(bad)[0]])

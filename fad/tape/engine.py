@@ -18,8 +18,8 @@ from fad.core.tensor import Tensor, is_operand
 from fad.core.threads import on_new_thread
 from fad.core.types import Array, MaybeValue, Operand, Value
 from fad.errors import GradientError, describe
-from fad.tape.anomaly import NanOrigins, watched_node
 from fad.tape.anomaly import mode as anomaly
+from fad.tape.anomaly import nan_origins, watched_node
 from fad.tape.graph import (
     InputMetadata,
     Node,
@@ -348,7 +348,7 @@ def _run_task(
             wanted.setdefault(node, []).append(k)
     starts = [e[0] for e, _ in roots]
     graph = graph_of(starts, wanted, targets)
-    nans = NanOrigins() if anomaly.looks_for_nan else None
+    nans = nan_origins() if anomaly.looks_for_nan else None
     dependencies, needed = graph.counts, graph.needed
     buffers: dict[Node, list[MaybeValue]] = {}
     for (node, nr), cotangent in roots:

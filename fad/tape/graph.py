@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
-import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 import jax
 
 from fad.core import jaxapi
+from fad.core.faces import tool_members
 from fad.core.level import Level, bodies, inside, state
 from fad.core.tensor import Tensor, bottom, meta_of, new_tensor
 from fad.core.types import DType, GraphNode, MaybeValue, Value
@@ -215,8 +214,6 @@ def sharding_of(value: object) -> jax.sharding.Sharding | None:
     return None if isinstance(value, jax.core.Tracer) else getattr(value, "sharding", None)
 
 
-# Of next edges: one, a range, or a list of these.
-Indices: TypeAlias = int | range | tuple[int, int] | list[int | range | tuple[int, int]]
 # An edge in any form that users may give.
 NextEdge: TypeAlias = "Edge | GradientEdge | tuple[Node | None, int] | None"
 
@@ -289,6 +286,12 @@ class Node:
     edges: Sequence[tuple[Node, int] | None]
     sequence_nr: int
     thread_id: int
+    # See `tool_members` below.
+    device: Any
+    sharding: jax.sharding.Sharding | None
+    should_compute_output: Callable[..., bool]
+    task_should_compute_output: Callable[..., bool]
+    topological_nr: int
 
     def __init__(
         self, next_edges: Iterable[NextEdge] = (), *, sequence_nr: int | None = None
@@ -417,37 +420,9 @@ class Node:
         """How many gradients it gives: the number of next edges."""
         return len(self.edges)
 
-    @property
-    def topological_nr(self) -> int:
-        """The length of the longest path to a leaf; 0 for a leaf."""
-        numbers: dict[Node, int] = {}
-        stack: list[Node] = [self]
-        while stack:
-            node = stack[-1]
-            nexts = [e[0] for e in node.edges if e is not None]
-            missing = [n for n in nexts if n not in numbers]
-            if not missing:
-                numbers[stack.pop()] = 1 + max([numbers[n] for n in nexts], default=-1)
-            stack += missing
-        return numbers[self]
-
-    def should_compute_output(self, index: Indices) -> bool:
-        """Whether a gradient for this next edge (or one of these, for ranges) has anywhere to go.
-
-        Arguments:
-            index: a number; a range, as ``range(0, 2)`` or ``(0, 2)``; or a list of these.
-
-        Raises:
-            IndexError: there is no such edge.
-        """
-        return any([self.edges[i] is not None for i in _indices(self, index)])
-
-    def task_should_compute_output(self, index: Indices) -> bool:
-        """`should_compute_output`, and the backward pass that is running needs it."""
-        need = running.need if running.current is self else None
-        return any(
-            [self.edges[i] is not None and (need is None or need[i]) for i in _indices(self, index)]
-        )
+    def _need(self) -> Sequence[bool] | None:
+        """For each next edge, whether the backward pass that runs this node needs it; None outside of one."""
+        return running.need if running.current is self else None
 
     def _sequence_nr(self) -> int:
         """``sequence_nr``, as PyTorch's Python API has it."""
@@ -509,34 +484,9 @@ class Node:
         """Forget what `add_input_metadata` described."""
         extra_of(self).inputs = []
 
-    @property
-    def sharding(self) -> jax.sharding.Sharding | None:
-        """The sharding of the first value on a device that it is known to work with, or None.
-
-        What a stream is to PyTorch's engine: where the node's work happens.
-        """
-        seen: set[Node] = {self}
-        todo = collections.deque([self])
-        while todo:
-            node = todo.popleft()
-            sharding = node._own_sharding()
-            if sharding is not None:
-                return sharding
-            for edge in node.edges:
-                if edge is not None and edge[0] not in seen:
-                    seen.add(edge[0])
-                    todo.append(edge[0])
-        return None
-
     def _own_sharding(self) -> jax.sharding.Sharding | None:
         shardings = [m.sharding for m in self.metadata_of_inputs()]
         return next(filter(None, shardings), None)
-
-    @property
-    def device(self) -> Any:
-        """The device of `sharding`: the first, if there are several."""
-        sharding = self.sharding
-        return None if sharding is None else min(sharding.device_set, key=operator.attrgetter("id"))
 
     # Hooks and metadata
 
@@ -566,20 +516,8 @@ class Node:
         return RemovableHandle(extra_of(self).pre_hooks, hook)
 
 
-def _indices(node: Node, index: Indices) -> list[int]:
-    """Positions among a node's next edges meant by an index, a range, or a list of these."""
-    result: list[int] = []
-    for part in index if isinstance(index, list) else [index]:
-        if isinstance(part, tuple):
-            part = range(*part)
-        result.extend(part if isinstance(part, range) else [operator.index(part)])
-    for i in result:
-        if not 0 <= i < len(node.edges):
-            raise IndexError(
-                f"{node.name()}: Index out of range: {i}, of {len(node.edges)} next edges"
-            )
-    return result
-
+_OF_TOOL = "device sharding should_compute_output task_should_compute_output topological_nr"
+tool_members(Node, {"autograd.builtin_nodes": _OF_TOOL})
 
 # Re-entrant, and nothing is made under it: a finalizer that comes with a new object may need it too.
 _making = threading.RLock()

@@ -11,28 +11,16 @@ import pytest
 from helpers import assert_close, leaf
 
 import fad
-from fad.methods import (
-    LATER,
-    _ToolMember,
-    history,
-    in_place,
-    names,
-    operators,
-    placement,
-    shapes,
-    text,
-    values,
-    views,
-)
+from fad.core.faces import ToolMember, tool
+from fad.methods import LATER, history, in_place, names, operators, values, views
 
 TABLES = [m.MEMBERS for m in (operators, values, views, history, names, in_place)]
-TOOLS = {"placement": placement, "shapes": shapes, "text": text}
 
 
 def test_every_member_is_installed_and_stands_in_one_table() -> None:
     names = [name for table in TABLES for name in table]
     for module, members in LATER.items():
-        assert {*TOOLS[module].MEMBERS} == {*members.split()}
+        assert {*tool(module).MEMBERS} == {*members.split()}
         names += members.split()
     assert len(names) == len(set(names))
     assert all([hasattr(fad.Tensor, name) for name in names])
@@ -48,7 +36,7 @@ def test_public_members_have_docstrings() -> None:
 
 def test_the_first_use_of_a_member_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("reshape", "mT"):
-        monkeypatch.setattr(fad.Tensor, name, _ToolMember("shapes", name))
+        monkeypatch.setattr(fad.Tensor, name, ToolMember(fad.Tensor, "methods.shapes", name))
     calls = []
 
     class Counting(fad.Tensor):
@@ -67,9 +55,9 @@ def test_the_first_use_of_a_member_is_one_call(monkeypatch: pytest.MonkeyPatch) 
     x.__class__ = Counting
     assert x.reshape(6).shape == (6,) and calls == ["reshape"]
     assert x.mT.shape == (3, 2) and calls == ["reshape", "mT"]
-    monkeypatch.setattr(fad.Tensor, "mT", _ToolMember("shapes", "mT"))
+    monkeypatch.setattr(fad.Tensor, "mT", ToolMember(fad.Tensor, "methods.shapes", "mT"))
     assert x.mT.shape == (3, 2)
-    monkeypatch.setattr(fad.Tensor, "mT", _ToolMember("shapes", "mT"))
+    monkeypatch.setattr(fad.Tensor, "mT", ToolMember(fad.Tensor, "methods.shapes", "mT"))
     with pytest.raises(AttributeError):
         fad.Tensor.__dict__["mT"].__set__(x, 1)
     assert calls == ["reshape", "mT", "mT"]

@@ -40,7 +40,7 @@ ROOMS = {
     "transforms": "backward boundary jvp vmap grad checkpoint functionalize",
     "compile": "signatures places surroundings outer_tensors state fast_path jit",
     "methods": "names in_place history operators values views",
-    "bridge": "protocols jax_functions",
+    "bridge": "jax_functions",
     "extend": "types observing jax_programs",
     "autograd": "compiled",
     "func": "transforms",
@@ -49,11 +49,11 @@ ROOMS = {
 }
 # Tools, which stand on the public names of all of these: see `test_tools.py`.
 TOOLS = {
-    "hints": "names calls mistakes gradients functions tracebacks",
+    "hints": "names calls mistakes gradients functions tracebacks anomalies replay",
     "formulas": """array_classes numpy_keywords unrolled_loops smooth_functions smooth_special smooth_norms
         numpy_functions safe_where scatter_mul torch_dimensions torch_functions while_loops""",
     "nn": "losses utils",
-    "bridge": "custom_rules numpy_calls",
+    "bridge": "custom_rules numpy_calls protocols",
     "extend": "interpretation derivatives operations",
     "autograd": "nested builtin_nodes functional host_memory",
     "compile": "explanations hooks shardings",

@@ -16,6 +16,7 @@ ELSEWHERE = {
     "hints/calls": "arrays/test_operations_call_notes.py",
     "hints/gradients": "transforms/test_backward.py",
     "hints/mistakes": "errors/test_advice.py",
+    "hints/replay": "autograd/test_compiled.py",
     "random": "arrays/test_namespaces.py",
     "replay/policy": "replay/test_program.py",
     "testing/gradient_problems": "testing/test_gradient_checks.py",

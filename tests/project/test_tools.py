@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
+from fad import methods
+
 PACKAGE = ROOT / "fad"
 # The files of each tool, by how their paths begin; the longest beginning counts.
 TOOLS = {
@@ -20,7 +22,7 @@ TOOLS = {
     "hints": ["hints/"],
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested", "autograd/builtin_nodes", "autograd/functional", "autograd/host_memory"],
-    "bridge": ["bridge/custom_rules", "bridge/numpy_calls"],
+    "bridge": ["bridge/custom_rules", "bridge/numpy_calls", "bridge/protocols"],
     "compile": ["compile/explanations", "compile/hooks", "compile/shardings"],
     "extend": ["extend/interpretation", "extend/derivatives", "extend/operations"],
     "func": ["func/module_state"],
@@ -36,7 +38,7 @@ TOOLS = {
     "views": ["views/masked_parts"],
     "viz": ["viz/"],
 }  # fmt: skip
-# Tools that code of the library looks up when it runs, by ``tool("...")`` or ``import_module``.
+# Tools that code of the library looks up when it runs, by ``tool("...")``, ``import_module`` or a table.
 LOOKED_UP = {"bridge", "compile", "formulas", "hints", "methods", "views"}
 # Public modules of the library, and those of tools.
 PUBLIC = {
@@ -136,6 +138,7 @@ def test_the_library_imports_no_tool() -> None:
     ]
     assert not wrong, "\n".join(wrong)
     later = {tool_of(name): module for module, text in sources.items() for name in looked_up(text)}
+    later |= {tool_of(f"fad.{name}"): "fad.methods" for name in methods.LATER}
     assert later.keys() - {None} == LOOKED_UP, later
 
 
