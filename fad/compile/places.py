@@ -92,7 +92,7 @@ _ROW_ITEMS: dict[PyTree, Access | None] = {
 
 
 _contents_of_cell = operator.attrgetter("cell_contents")
-# The key of an `Access`, the container, and the key there.
+# An access, the container, and the key there.
 Look: TypeAlias = tuple[Access | None, PyTree, PyTree]
 
 
@@ -117,9 +117,8 @@ def rows_of(looks: Iterable[Look]) -> list[Callable[[], Iterable[PyTree]]]:
     if cells:
         rows.append(functools.partial(map, _contents_of_cell, list(cells.values())))
     for (getter, _), (within, keys) in groups.items():
-        twice = itertools.islice(
-            itertools.cycle(keys), max(len(keys), 2)
-        )  # a getter of one gives no tuple
+        # A getter of one gives no tuple.
+        twice = itertools.islice(itertools.cycle(keys), max(len(keys), 2))
         rows.append(functools.partial(getter(*twice), within))
     return rows
 
@@ -345,24 +344,48 @@ _OF_ALL = frozenset("values items get pop setdefault".split())
 ALL_ATTRIBUTES = frozenset("__dict__ vars asdict astuple".split())  # what gives all of an object
 _MERGES = ("DICT_MERGE", "DICT_UPDATE")
 _NO_COMPUTED_KEY = ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_SLICE", "BUILD_TUPLE")
+_LOADS_BY_NAME = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
 
 
 @functools.lru_cache(maxsize=1024)
-def takes_any_item(code: types.CodeType) -> bool:
-    """Whether code may get an item that it does not name: all items of a dict, or that of a computed key."""
-    if not _OF_ALL.isdisjoint(code.co_names):
-        return True
-    steps = list(dis.get_instructions(code))
+def taken_from(code: types.CodeType) -> frozenset[str | None]:
+    """The names of what code takes items of without naming these: all of a dict, or that of a computed key.
+
+    None stands for something that has no name there.
+    """
+    names: set[str | None] = set()
     has_keywords = code.co_flags & inspect.CO_VARKEYWORDS
     last = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
     keywords = code.co_varnames[last] if has_keywords else None  # those that it hands on
-    for before, step in itertools.pairwise(steps):
-        is_item = step.opname == "BINARY_SUBSCR" or step.argrepr == "[]"
-        if is_item and before.opname not in _NO_COMPUTED_KEY:
-            return True
-        if step.opname in _MERGES and before.argval != keywords:
-            return True
-    return any([takes_any_item(c) for c in code.co_consts if isinstance(c, types.CodeType)])
+    steps = list(dis.get_instructions(code))
+    for k, (before, step) in enumerate(itertools.pairwise(steps)):
+        if step.opname == "BINARY_SUBSCR" or step.argrepr == "[]":
+            if before.opname not in _NO_COMPUTED_KEY:
+                names.add(_name_of(_before_value(steps[: k + 1])))
+        elif step.opname in _MERGES:
+            if before.argval != keywords:
+                names.add(_name_of(before))
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and step.argval in _OF_ALL:
+            names.add(_name_of(before))
+    inner = [taken_from(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    return frozenset(names).union(*inner)
+
+
+def _before_value(steps: Sequence[dis.Instruction]) -> dis.Instruction | None:
+    """The step before those that leave a value on top of the stack; None if these are not in a line."""
+    depth = 0
+    for step, before in itertools.pairwise(reversed(steps)):
+        if step.is_jump_target or step.opcode in (*dis.hasjrel, *dis.hasjabs):
+            return None
+        depth += dis.stack_effect(step.opcode, step.arg)
+        if depth > 0:
+            return before if depth == 1 else None
+    return None
+
+
+def _name_of(step: dis.Instruction | None) -> str | None:
+    """The name by which code loads something in this step."""
+    return step.argval if step is not None and step.opname in _LOADS_BY_NAME else None
 
 
 def _texts(constants: Iterable[object]) -> Iterator[str]:

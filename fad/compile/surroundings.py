@@ -43,10 +43,10 @@ NOTE [numbers that code reads]
 A number, a text, a flag, an enum or an array is that of the trace, so a program is also for those that are
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
 count calls in an attribute that no code reads traces nothing. Where code comes to items without naming them
-(by ``**group``, by ``values()``, by a computed key, by ``vars(x)``), it is for all in the dicts that it
-names, if there are no more than 64, or in all objects. The program of a trace
-for other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
-[numbers in bodies] in `fad.tape.staged`.
+(by ``**group``, by ``values()``, by a computed key), it is for all in the dicts that it takes them from, if
+there are no more than 64, and for all attributes, where code takes ``vars(x)``. The program
+of a trace for other numbers is found by what it computes, and compiled no more once they have changed twice,
+see NOTE [numbers in bodies] in `fad.tape.staged`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ import contextlib
 import enum
 import functools
 import itertools
-import math
 import operator
 import reprlib
 import types
@@ -87,7 +86,7 @@ from fad.compile.places import (
     places_of,
     reads_of,
     rows_of,
-    takes_any_item,
+    taken_from,
     view_of,
 )
 from fad.core.faces import tool
@@ -333,14 +332,15 @@ class Guard:
         self._filled: list[tuple[str, int, Parts]] = []  # with functions
         self._empty: list[tuple[str, int]] = []
         self._read: list[tuple[str, int, PyTree]] = []  # numbers and the like
-        self._read_in_holders: dict[
-            tuple[int, PyTree], int
-        ] = {}  # by what they are in, and the key
+        # The containers that they are in, without Tensors, and their keys, or how many things are there.
+        self._sizes: dict[int, tuple[str, int, PyTree]] = {}
+        # Of those in holders, by what they are in, and the key.
+        self._read_in_holders: dict[tuple[int, PyTree], int] = {}
         codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
         reads = frozenset[str]().union(*map(reads_of, codes))
-        takes_any = any(map(takes_any_item, codes))
+        taken = frozenset[str | None]().union(*map(taken_from, codes))
         for place in places:
-            if _is_read(place, reads, takes_any):
+            if _is_read(place, reads, taken):
                 number = self._number(place, numbers, leading)
                 is_array = is_a(place.value, _ARRAYS)  # which is not kept for this
                 was = weakref.ref(place.value) if is_array else place.value
@@ -349,6 +349,10 @@ class Guard:
                     holder = id(place.parent.value)
                     if holder in holders:
                         self._read_in_holders[holder, place.key] = number
+                row = place.parent
+                if row and id(row.value) not in holders and _may_take_any(row, reads, taken):
+                    size = row.name, self._number(row, numbers, leading), _size_of(row.value)
+                    self._sizes[id(row.value)] = size
                 continue
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
@@ -426,6 +430,9 @@ class Guard:
         # What gives things that are to be the same, many in one call.
         self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
         self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
+        containers = [values[k] for _, k, _ in self._sizes.values()]
+        self._rows.append(functools.partial(map, len, containers))
+        self._rows += [functools.partial(iter, x) for x in containers if is_a(x, dict)]
         holders = [x for _, x, _ in self._holders]
         self._rows.append(functools.partial(map, type, holders))
         tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
@@ -478,7 +485,10 @@ class Guard:
         typed = self._typed_now() if self._has_typed else []
         if list(map(type, typed)) != self._types:
             return False
-        arrays = _each(map(operator.call, self._array_rows))
+        arrays = list(_each(map(operator.call, self._array_rows)))
+        # Of an array that is gone there is None.
+        if any(map(operator.is_, arrays, itertools.repeat(None))):
+            return False
         if not all(map(operator.is_, arrays, map(operator.call, self._refs))):
             return False
         same = self._same_now(typed)
@@ -525,10 +535,17 @@ class Guard:
     def _changed_numbers(self, values: Sequence[PyTree]) -> Iterator[tuple[str, str]]:
         for name, k, was in self._read:
             if is_a(was, weakref.ref):
-                if values[k] is not was():
-                    yield name, "is another one now"
+                if values[k] is None or values[k] is not was():
+                    what = "another array" if is_a(values[k], _ARRAYS) else _in_words(values[k])
+                    yield name, f"is {what} now"
             elif not _is_same_value(values[k], was):
                 yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
+        for name, k, size in self._sizes.values():
+            if values[k] is ABSENT or _size_of(values[k]) != size:
+                yield (
+                    name,
+                    "has other keys now" if is_a(size, tuple) else "is longer or shorter now",
+                )
 
     def _differences(self) -> Iterator[tuple[str, str]]:
         for place in self.places:
@@ -555,34 +572,34 @@ class Guard:
 class Retraces:
     """How often a function is traced again for another number outside, in how many ``calls``."""
 
-    MANY = 8  # that are worth a warning
-    SELDOM = 4  # if there are no more calls than so many for each
+    MANY = 32  # that are worth a warning
+    SELDOM = 2  # if there are no more calls than so many for each
 
     def __init__(self, function: str) -> None:
         self.calls = 0
         self._function = function
-        self._counts: dict[
-            str, tuple[float, int]
-        ] = {}  # and the calls before the first, by its name
+        # By the name of the number: how often, and how many calls there were before the first time.
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._warned: set[str] = set()
 
     def note(self, changes: Sequence[tuple[str, str]]) -> None:
         """Note names of numbers that a trace is for, and how they have changed; warn of one, once."""
         for name, words in changes:
             count, before = self._counts.get(name, (0, self.calls - 1))
             self._counts[name] = count + 1, before
-            if count + 1 < self.MANY:
+            if count + 1 < self.MANY or name in self._warned:
                 continue
-            is_often = self.calls - before <= self.MANY * self.SELDOM
-            self._counts[name] = -math.inf if is_often else 0, self.calls
-            if is_often:
+            del self._counts[name]
+            if self.calls - before <= self.MANY * self.SELDOM:
+                self._warned.add(name)
                 self._warn(name, words, self.calls - before)
 
     def _warn(self, name: str, words: str, calls: int) -> None:
         warn_at_users_line(
-            f"jit: {self._function} was traced again {self.MANY} times in {calls} calls, as {name} {words}. "
-            "Python code runs when it is traced, so a call with another number is traced, and that takes far "
-            "longer than the call. Keep the number as a Tensor that is made outside, and write to that "
-            "(lr = fad.tensor(0.1); lr.mul_(0.5)), or pass it as an argument.",
+            f"jit: {self._function} was traced again {self.MANY} times in {calls} calls, because {name} "
+            f"{words}. Python code runs when it is traced, so a call with another number is traced, and that "
+            "takes far longer than the call. Pass what changes at each call as an argument; or keep a number "
+            "as a Tensor that is made outside, and write to that (lr = fad.tensor(0.1); lr.mul_(0.5)).",
             UserWarning,
         )
 
@@ -616,10 +633,10 @@ def _in_words(x: PyTree) -> str:
     return f"a {type(x).__name__}" if name is None else f"{name}"
 
 
-def _is_read(place: Place, reads: Collection[str], takes_any: bool) -> bool:
+def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]) -> bool:
     """Whether code with these `reads_of` may read a number, a text, an enum or an array there.
 
-    ``takes_any``: some of it may get items without naming them, see `takes_any_item`.
+    ``taken``: names of what it takes items of without naming them, see `taken_from`.
 
     One that the trace itself changes would be another one at each call: it does not count, and the user is
     warned of it. A flag counts all the same, since it may say that a call was the first one.
@@ -631,13 +648,29 @@ def _is_read(place: Place, reads: Collection[str], takes_any: bool) -> bool:
     if place.is_variable or _is_named(place, reads):
         return True
     row = place.parent
-    kinds = (list, tuple, collections.deque, dict)
-    kind = next((k for k in kinds if is_a(row.value, k)), None)
-    if kind is None:  # an object
+    if not is_a(row.value, _ROWS):  # an object
         return type(place.key) is str and not ALL_ATTRIBUTES.isdisjoint(reads)
-    if kind is dict and type(place.key) is str and not takes_any:
+    if is_a(row.value, dict) and type(place.key) is not str:
+        taken = {None}
+    return _may_take_any(row, reads, taken)
+
+
+_ROWS = (list, tuple, collections.deque, dict)
+
+
+def _may_take_any(row: Place, reads: Collection[str], taken: Collection[str | None]) -> bool:
+    """Whether code may take any item of a container, see `_is_read`."""
+    kind = next((k for k in _ROWS if is_a(row.value, k)), None)
+    if kind is None or kind.__len__(row.value) > _FIRST:
         return False
-    return kind.__len__(row.value) <= _FIRST and (row.is_variable or _is_named(row, reads))
+    if kind is dict and None not in taken:
+        return row.name.rpartition(".")[2] in taken or row.key in taken
+    return row.is_variable or _is_named(row, reads)
+
+
+def _size_of(x: PyTree) -> PyTree:
+    """The keys of a dict, in their order; else how many things are there."""
+    return tuple(dict.keys(x)) if is_a(x, dict) else len(x)
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:

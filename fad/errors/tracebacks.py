@@ -4,8 +4,9 @@ NOTE [traceback filtering]
 
 Between a line of the user and the error stand frames of fad and of JAX, which say nothing to the user. They
 are left out where an error that nothing caught is shown: in ``sys.excepthook``, ``threading.excepthook`` and
-the shell of IPython, by `fad.hints.tracebacks`. So a call that succeeds does nothing for it, and the error itself keeps all of its
-frames: for ``except``, ``pdb.pm()`` and loggers. `fad.errors.traceback_filtering` switches it off.
+the shell of IPython, by `fad.hints.tracebacks`. So a call that succeeds does nothing for it, and the error
+itself keeps all of its frames: for ``except``, ``pdb.pm()`` and loggers. `fad.errors.traceback_filtering`
+switches it off.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fad.extend import native_primitive, varying_alike
-from fad.extend.types import Array, Aval, JaxBody, PyTree, Value
+from fad.extend.types import Array, Aval, PyTree, Value
 
 # ``linear_call``: for JAX, a function that is linear in its second argument, and its transpose.
 #
@@ -174,7 +174,7 @@ product_p.def_impl(_run_product)  # outside of compiled code a product is called
 _STEPS = frozenset({"ceil", "floor", "round", "sign", "stop_gradient"})
 
 
-def depends_on_point(derivative: JaxBody, differentiated: Sequence[int]) -> bool:
+def depends_on_point(derivative: PyTree, differentiated: Sequence[int]) -> bool:
     """Whether the derivative of an equation has itself a derivative, in some of its operands.
 
     Arguments:

@@ -219,8 +219,8 @@ def native_primitive(
     Arguments:
         name: what programs call it.
         run: ``run(*arrays, **parameters)`` returns its results. It is compiled: outside of compiled code
-            once for equal parameters that are numbers, texts, programs, avals, or tuples of these, and at each
-            call for others, which may mean something else by then.
+            once for equal parameters that are numbers, texts, programs, avals, or tuples of these, and at
+            each call for others, which may mean something else by then.
         avals: from shapes and dtypes of operands to those of results.
         jvp: ``jvp(primals, tangents, **parameters)`` returns ``(results, tangents)``; a tangent that is zero
             is None.

@@ -7,22 +7,18 @@ from fad.core.types import Aval as Aval
 from fad.core.types import DType as DType
 from fad.core.types import JaxEquation as JaxEquation
 from fad.core.types import JaxProgram as JaxProgram
-from fad.core.types import MaybeValue as MaybeValue
 from fad.core.types import Operand as Operand
 from fad.core.types import Outputs as Outputs
 from fad.core.types import PyTree as PyTree
 from fad.core.types import Value as Value
-from fad.extend.jax_programs import FunctionCall as FunctionCall
 
 __all__ = [
     "Array",
     "ArrayFunction",
     "Aval",
     "DType",
-    "FunctionCall",
     "JaxEquation",
     "JaxProgram",
-    "MaybeValue",
     "Operand",
     "Outputs",
     "PyTree",

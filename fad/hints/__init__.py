@@ -1,1 +1,1 @@
-"""What errors say: what to write for a name that fad does not have, and where a mistake is; which frames are shown."""
+"""What errors say: what to write, where a mistake is, and which frames are shown."""

@@ -12,7 +12,7 @@ import numpy as np
 
 import fad.numpy as fnp
 from fad import Tensor
-from fad.errors import ArgumentError, attribute, describe
+from fad.errors import ArgumentError, GradientError, attribute, describe
 from fad.extend import array_function
 from fad.extend.types import Operand, PyTree
 

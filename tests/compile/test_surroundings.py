@@ -689,12 +689,14 @@ def test_a_number_that_is_another_one_at_each_call_is_warned_of_once():
         group["lr"] = rate
         step()
 
-    for k in range(8):  # the first call, and seven that are traced again
+    for k in range(32):  # the first call, and 31 that are traced again
         call(1.0 + k)
-    said = r"step was traced again 8 times in 8 calls, as group\['lr'\] is 9.0 now, was 8.0"
+    said = (
+        r"step was traced again 32 times in 32 calls, because group\['lr'\] is 33.0 now, was 32.0"
+    )
     with pytest.warns(UserWarning, match=said):
-        call(9.0)
-    for k in range(20):
+        call(33.0)
+    for k in range(40):
         call(0.5 + k / 64)
 
 
@@ -705,6 +707,58 @@ def test_a_number_that_a_scheduler_changes_now_and_then_is_not():
         if k % 5 == 0:
             group["lr"] *= 0.75
         step()
+
+
+GROWING = {
+    "values": (lambda: {"a": 1.0}, lambda g: sum(g.values()), lambda g: g.update(b=1.0)),
+    "fewer": (lambda: {"a": 1.0, "b": 1.0}, lambda g: sum(g.values()), lambda g: g.pop("b")),
+    "sum": (lambda: [1.0], sum, lambda g: g.append(1.0)),
+    "length": (lambda: [1.0, 2.0], len, lambda g: g.append(3.0)),
+    "deque": (lambda: collections.deque([1.0]), sum, lambda g: g.appendleft(1.0)),
+}
+
+
+@pytest.mark.parametrize("make, read, change", GROWING.values(), ids=GROWING)
+def test_a_container_of_numbers_that_is_longer_or_shorter(make, read, change):
+    w, group, kept = fad.ones(1), make(), Holder(group=make())
+    of_variable, traces = counted(lambda: w * read(group))
+    of_attribute = fad.jit(lambda: w * read(kept.group))
+    for _ in range(2):
+        assert of_variable().tolist() == of_attribute().tolist() == [read(group)]
+    assert len(traces) == 1
+    change(group), change(kept.group)
+    assert of_variable().tolist() == of_attribute().tolist() == [read(group)]
+
+
+def test_what_is_only_written_beside_a_computed_key_traces_nothing():
+    weights, log, rates = [fad.ones(2), fad.ones(2)], {"epoch": 0}, {"a": 0.5, "b": 0.5}
+    names = ["a", "b"]
+
+    def body():
+        for k in range(2):  # the computed keys are those of lists and of `rates`
+            weights[k].mul_(rates[names[k]])
+        log["status"] = "done"
+        return weights[0] + 0.0
+
+    step, traces = counted(body)
+    for epoch in range(4):
+        log["epoch"] = epoch
+        step()
+    assert len(traces) <= 2  # the first trace has put "status" into the log
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: np.full(2, 5.0, np.float32), lambda: fad.ones(2).array * 5]
+)
+def test_an_array_that_is_gone_is_not_one_that_is_none(make):
+    w, kept, row = fad.ones(2), Holder(mask=make()), [make()]
+    masked = fad.jit(lambda: w + 1 if kept.mask is None else w * kept.mask)
+    first = fad.jit(lambda: w + 1 if row[0] is None else w * row[0])
+    for _ in range(2):
+        assert masked().tolist() == first().tolist() == [5.0, 5.0]
+    kept.mask = row[0] = None
+    gc.collect()
+    assert masked().tolist() == first().tolist() == [2.0, 2.0]
 
 
 _COMPUTED = "".join(["l", "r"])

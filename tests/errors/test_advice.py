@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -247,3 +248,13 @@ def test_flax_is_told_how_its_models_take_tensors() -> None:
     with pytest.raises(TypeError) as caught:
         fad.grad(lambda v: net.apply(v, jnp.ones(2)).sum())(variables)
     assert "fad.from_jax(model.apply)(variables, x)" in added(caught.value)
+
+
+def test_advice_that_cannot_be_imported_does_not_hide_the_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fad.hints.mistakes", None)  # what imports it raises
+
+    def f(x):
+        raise ValueError("of the user")
+
+    with pytest.raises(ValueError, match="^of the user$"):
+        fad.grad(f)(1.0)

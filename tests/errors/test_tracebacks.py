@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import warnings
 
 import jax
@@ -31,3 +32,11 @@ def test_a_warning_names_the_line_of_the_user_once() -> None:
         np.fromfunction(functools.partial(lambda *_: warn()), (1,))
     first = inspect.getsourcelines(test_a_warning_names_the_line_of_the_user_once)[1]
     assert [(w.filename, w.lineno - first) for w in found] == [(__file__, 5), (__file__, 6)]
+
+
+def test_an_error_is_shown_where_the_tool_cannot_be_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fad.hints.tracebacks", None)
+    shown = []
+    hook = fad.errors.tracebacks._hook("of_program", lambda *error: shown.append(error))
+    hook(ValueError, ValueError("of the user"), None)
+    assert [str(error) for _, error, _ in shown] == ["of the user"]

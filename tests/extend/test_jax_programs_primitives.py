@@ -92,3 +92,29 @@ def test_a_second_call_outside_of_compiled_code_compiles_nothing() -> None:
     assert traced == [2.0, 0.0, -0.0]
     unhashed = [scaled.bind(jnp.float32(3.0), by=np.full((), 2.0))[0] for _ in range(2)]
     assert unhashed == [6.0, 6.0]  # parameters without a hash
+
+
+class Scale:
+    """A product whose factor may change."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, point, vector):
+        return [np.asarray(vector[0]) * self.factor]
+
+
+def test_parameters_that_may_change_are_read_at_each_call():
+    scale = Scale(2.0)
+    scaled = extend.native_primitive(
+        "scaled",
+        lambda x, *, scale: [x * scale.factor],
+        lambda x, *, scale: [x],
+        jvp=lambda primals, tangents, **parameters: (primals, tangents),
+        batch=lambda axis, operands, dims, **parameters: (operands, dims),
+    )
+    for factor in (2.0, 3.0):
+        scale.factor = factor
+        assert scaled.bind(jnp.ones(2), scale=scale)[0].tolist() == [factor, factor]
+        # A product outside of compiled code is called as it is: it may read numbers.
+        assert extend.linear_call(scale, [], [jnp.ones(2)])[0].tolist() == [factor, factor]

@@ -150,3 +150,22 @@ def test_flatten_writes_into_out() -> None:
         assert_close(flat, jnp.asarray(A.flatten(arguments.get("order", "C"))))
     line = fad.zeros(3)
     assert fad.ones(3).flatten(0, out=line) is line and line.tolist() == [1.0] * 3
+
+
+def test_members_do_not_reach_those_of_a_subclass():
+    class Loud(fad.Tensor):
+        def clone(self):
+            raise AssertionError
+
+        is_contiguous = index_put_ = clone
+
+    x = fad.ones(3)
+    x.__class__ = Loud
+    assert x.copy().tolist() == x.contiguous().tolist() == [1.0, 1.0, 1.0]
+    assert x.index_put(([0],), 2.0).tolist() == [2.0, 1.0, 1.0]
+
+
+def test_replay_on_of_no_view_is_an_error_of_gradients():
+    with pytest.raises(fad.errors.GradientError, match="is not a view") as caught:
+        fad.ones(3).replay_on(fad.ones(3))
+    assert not isinstance(caught.value, AttributeError)  # hasattr would not see it
