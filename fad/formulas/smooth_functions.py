@@ -870,7 +870,7 @@ def _cofactors(det: Function) -> Function:
 def _det(det: Function) -> Function:
     """JAX's derivative is zero where a pivot is zero that is not the last one, and its second derivative
     is not finite where one is zero. Here all derivatives have all digits where up to three pivots are zero
-    or small. If more are zero, so are all derivatives up to the third.
+    or small. If more are zero, so are all derivatives up to the third; the fourth is too, which is not right.
     """
     cofactors = _cofactors(det)
 
