@@ -9,8 +9,8 @@ code, and these tools. What several files use is in `helpers/`, from where all c
 - `--full` runs whole sweeps and the long hypothesis profile; without it, sweeps are sampled and
   hypothesis runs fewer examples, the same ones each time. `HYPOTHESIS_PROFILE=full` chooses the
   long profile alone.
-- `--one-in N` runs of each test's cases one in so many, and one at least. README's command runs one in two:
-  the oldest and the newest Python of CI run all between them.
+- `--one-in N` runs of each test's cases one in so many, and one at least. README's command runs one in three:
+  the oldest and the newest Python of CI run two thirds between them, and a step with `--part 1` the others.
 - `--seed N` seeds the `rng` fixture, Python's and NumPy's global generators, and the samples.
   A failing test says which seed it ran with.
 - `--replay off` runs them without replay, `--replay wait` with all programs compiled at first sight.
@@ -142,6 +142,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=1,
         help="of each test's cases one in so many, and one at least",
     )
+    group.addoption(
+        "--part",
+        type=int,
+        help="which of the parts --one-in runs, of tests that have as many; else others on 3.11 than on 3.13",
+    )
     group.addoption("--seed", type=int, default=0, help="seed of random inputs and of samples")
 
 
@@ -213,8 +218,9 @@ OF_REPLAY = """
 
 
 def _keep_one_in(count: int, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the others of each test's cases. Python 3.11 and 3.13 keep different halves of them."""
-    place = sys.version_info.minor // 2 % count
+    """Deselect the others of each test's cases. Python 3.11 and 3.13 keep different ones of them."""
+    part = config.getoption("--part")
+    place = (sys.version_info.minor // 2 if part is None else part) % count
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
@@ -222,7 +228,7 @@ def _keep_one_in(count: int, config: pytest.Config, items: list[pytest.Item]) ->
     for name, of_test in cases.items():
         draw = random.Random(f"{config.getoption('--seed')} {name}")
         order = draw.sample(of_test, len(of_test))
-        kept.update(order[place::count] or order[:1])
+        kept.update(order[place::count] or (order[:1] if part is None else []))
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = [item for item in items if item in kept]
 
