@@ -431,8 +431,8 @@ class Guard:
         self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
         self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
         containers = [values[k] for _, k, _ in self._sizes.values()]
-        self._rows.append(functools.partial(map, len, containers))
-        self._rows += [functools.partial(iter, x) for x in containers if is_a(x, dict)]
+        self._rows += [functools.partial(map, _row_kind(x).__len__, (x,)) for x in containers]
+        self._rows += [functools.partial(dict.__iter__, x) for x in containers if is_a(x, dict)]
         holders = [x for _, x, _ in self._holders]
         self._rows.append(functools.partial(map, type, holders))
         tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
@@ -541,7 +541,7 @@ class Guard:
             elif not _is_same_value(values[k], was):
                 yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
         for name, k, size in self._sizes.values():
-            if values[k] is ABSENT or _size_of(values[k]) != size:
+            if _size_of(values[k]) != size:
                 yield (
                     name,
                     "has other keys now" if is_a(size, tuple) else "is longer or shorter now",
@@ -658,9 +658,14 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
 _ROWS = (list, tuple, collections.deque, dict)
 
 
+def _row_kind(x: PyTree) -> PyTree:
+    """The class in Python of a container, None of other things."""
+    return next((kind for kind in _ROWS if is_a(x, kind)), None)
+
+
 def _may_take_any(row: Place, reads: Collection[str], taken: Collection[str | None]) -> bool:
     """Whether code may take any item of a container, see `_is_read`."""
-    kind = next((k for k in _ROWS if is_a(row.value, k)), None)
+    kind = _row_kind(row.value)
     if kind is None or kind.__len__(row.value) > _FIRST:
         return False
     if kind is dict and None not in taken:
@@ -670,7 +675,10 @@ def _may_take_any(row: Place, reads: Collection[str], taken: Collection[str | No
 
 def _size_of(x: PyTree) -> PyTree:
     """The keys of a dict, in their order; else how many things are there."""
-    return tuple(dict.keys(x)) if is_a(x, dict) else len(x)
+    kind = _row_kind(x)
+    if kind is dict:
+        return tuple(dict.keys(x))
+    return None if kind is None else kind.__len__(x)
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:
