@@ -62,8 +62,8 @@ def advise(error: BaseException, inside: bool = False) -> None:
     ):
         return
     try:
-        advices = _mistakes().advices(error, inside)
-    except Exception:  # advice that cannot be had must not hide the error
+        mistakes = _mistakes()
+    except (ImportError, OSError):  # advice that cannot be had must not hide the error
         return
-    for advice in advices:
+    for advice in mistakes.advices(error, inside):
         say_too(error, advice)

@@ -72,20 +72,23 @@ def install() -> None:
     threading.excepthook = _hook("of_thread", threading.excepthook)
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is not None and not shell.custom_exceptions:
-        shell.set_custom_exc((Exception,), _hook("of_shell"))
+        hook = _hook(
+            "of_shell",
+            lambda shell, kind, error, traceback, tb_offset=None: shell.showtraceback(
+                (kind, error, traceback), tb_offset=tb_offset
+            ),
+        )
+        shell.set_custom_exc((Exception,), hook)
 
 
-def _hook(name: str, *show: Callable[..., object]) -> Callable[..., object]:
-    """That of the tool which filters, imported at the first error; ``show`` is what was there before."""
+def _hook(name: str, show: Callable[..., object]) -> Callable[..., object]:
+    """A hook of `fad.hints.tracebacks`, which is imported at the first error, around what shows it."""
 
     def hook(*args: object, **options: object) -> object:
         try:
             tool = importlib.import_module("fad.hints.tracebacks")
-        except Exception:  # an error that cannot be filtered is shown as it is
-            if show:
-                return show[0](*args, **options)
-            shell, *error = args
-            return getattr(shell, "showtraceback")(tuple(error[:3]))  # noqa: B009
-        return getattr(tool, name)(*show, *args, **options)
+        except (ImportError, OSError):  # an error that cannot be filtered is shown as it is
+            return show(*args, **options)
+        return getattr(tool, name)(show, *args, **options)
 
     return hook

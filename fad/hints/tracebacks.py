@@ -17,7 +17,6 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any
 
 import jax
 
@@ -198,12 +197,13 @@ def of_thread(show: Callable[..., object], args: threading.ExceptHookArgs) -> No
 
 
 def of_shell(
-    shell: Any,
+    show: Callable[..., object],
+    shell: object,
     kind: type[BaseException],
     error: BaseException,
     traceback: object,
     tb_offset: int | None = None,
 ) -> None:
-    """The handler of IPython's ``set_custom_exc``."""
+    """The handler of IPython's ``set_custom_exc``; ``show`` is what IPython does without one."""
     with shown(error):
-        shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset)
+        show(shell, kind, error, error.__traceback__, tb_offset)

@@ -144,6 +144,10 @@ def test_the_shell_of_ipython_has_a_handler(monkeypatch: pytest.MonkeyPatch) -> 
     error = raised(PROGRAMS["grad"])
     handler(shell, type(error), error, error.__traceback__, tb_offset=1)
     assert kinds == (Exception,) and calls[-1][-1] == "shape_error"
+    filtered = len(calls[-1])
+    monkeypatch.setitem(sys.modules, "fad.hints.tracebacks", None)  # type: ignore[arg-type]
+    handler(shell, type(error), error, error.__traceback__)  # where the tool cannot be imported
+    assert len(calls[-1]) > filtered
 
 
 def test_frames_of_a_text_are_those_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
