@@ -20,7 +20,7 @@ __all__ = ["Size", "lines_of_code", "module_sizes"]
 
 # Replay and the tools, by how the paths of their files begin: all else is the library.
 OUTSIDE = """autograd/builtin_nodes autograd/functional autograd/host_memory autograd/nested
-    bridge/custom_rules bridge/numpy_calls bridge/protocols compile/explanations compile/hooks
+    bridge/custom_rules bridge/numpy_calls bridge/protocols compile/hooks
     compile/shardings extend/derivatives extend/interpretation extend/operations formulas/
     func/module_state hints/ implicit/ laplacians/ methods/functions methods/placement methods/shapes
     methods/text nn/losses nn/utils profiling/ replay/ sparse/ taylor/ testing/ torch/

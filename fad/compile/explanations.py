@@ -1,7 +1,4 @@
-"""What `Compiled.explain` says: why a call traces anew, and what a program does outside of its function.
-
-A tool: `jit` imports it when it traces a function first.
-"""
+"""What `Compiled.explain` says: why a call traces anew, and what a program does outside of its function."""
 
 from __future__ import annotations
 
@@ -14,24 +11,24 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import jax
 import numpy as np
 
+from fad.compile.signatures import OPERANDS
+from fad.core.avals import aval_of
+from fad.core.tensor import Tensor
+from fad.core.trees import Static, flatten, path_names
+from fad.core.types import PyTree
 from fad.errors import describe
-from fad.extend import Static, Tensor, aval_of, flatten, path_names
-from fad.extend.types import PyTree
 
 # What a program was traced for: for each thing that it depends on, a name, and what it is in words.
 Seen = dict[str, str]
 
 
-def seen(call: PyTree, operands: tuple[type, ...], key: Sequence[PyTree]) -> Seen:
-    """What a program for a call, its arguments and keyword arguments, depends on; ``key``: that of the call.
-
-    ``operands``: the types of leaves that are traced.
-    """
+def seen(call: PyTree, key: Sequence[PyTree]) -> Seen:
+    """What a program for a call, its arguments and keyword arguments, depends on; ``key``: of the call."""
     leaves, structure = flatten(call)
     _, _, places, axes, (grads, inference, hooks, watched), _, config, *lanes = key
     of_leaf = iter(places)
     words = [
-        _leaf_in_words(x, next(of_leaf)) if isinstance(x, operands) else _static_in_words(x)
+        _leaf_in_words(x, next(of_leaf)) if isinstance(x, OPERANDS) else _static_in_words(x)
         for x in leaves
     ]
     return {
@@ -146,13 +143,13 @@ def _changes(now: Seen, old: Seen) -> list[str]:
 class Names:
     """What texts call the Tensors of a call: by the places from which it comes to them, or as arguments."""
 
-    def __init__(self, places: Iterable[PyTree], call: PyTree, operands: tuple[type, ...]) -> None:
+    def __init__(self, places: Iterable[PyTree], call: PyTree) -> None:
         self._around: dict[int, str] = {}
         for place in places:
             if issubclass(type(place.value), Tensor):
                 self._around.setdefault(id(place.value), place.name)
         named = zip(_names_of(call), flatten(call)[0], strict=True)
-        self._arguments = [name for name, x in named if isinstance(x, operands)]
+        self._arguments = [name for name, x in named if isinstance(x, OPERANDS)]
 
     def of(self, x: PyTree) -> str:
         """The name of an `OuterTensor`, of a Tensor outside, of a leaf, by its number, or of a place."""

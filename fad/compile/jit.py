@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 
+from fad.compile import explanations
 from fad.compile.fast_path import MISS, QuickStep
 from fad.compile.outer_tensors import (
     Lanes,
@@ -27,7 +28,6 @@ from fad.compile.outer_tensors import (
 )
 from fad.compile.places import places_of
 from fad.compile.signatures import (
-    OPERANDS,
     Arguments,
     is_dynamic,
     key_of,
@@ -521,8 +521,7 @@ class Compiled:
     ) -> tuple[_Traced, _Entry]:
         """What a trace for these arguments gives, and the program."""
         f = self.__wrapped__
-        words = tool("compile.explanations")
-        if self._explains and (self._entries.values() or words.made_before(code_of(f))):
+        if self._explains and (self._entries.values() or explanations.made_before(code_of(f))):
             _log.warning("%s", self.explain(*args, **kwargs))
         for earlier in list(self._entries.get(self._drawn(key, leaves)) or ())[:1]:
             self._retraces.note(earlier.step.changed_numbers())
@@ -534,8 +533,8 @@ class Compiled:
         fixed = step.settle(traced.around, traced.captures)
         step.note_keys(traced.primitive, fixed, [*traced.captures, *leaves])
         key = self._drawn(key, leaves)
-        seen = words.seen(self._arguments.mark(args, kwargs), OPERANDS, key)
-        words.note_made(f, code_of(f), seen)
+        seen = explanations.seen(self._arguments.mark(args, kwargs), key)
+        explanations.note_made(f, code_of(f), seen)
         if self._rolls and level.size > _LONG:
             _warn_of_size(self._name, level)
         primitive, changed, records = traced.primitive, traced.changed, traced.records
@@ -568,24 +567,21 @@ class Compiled:
         fad.jit of <lambda> traces anew, not as in 1 earlier call:
           argument 0 is float32[4], was float32[3]
         """
-        f, who, words = self.__wrapped__, f"fad.jit of {self._name}", tool("compile.explanations")
+        f, who = self.__wrapped__, f"fad.jit of {self._name}"
         call = self._arguments.mark(args, kwargs)
         leaves, rest = self._arguments.split(args, kwargs)
         key = self._drawn(key_of(leaves, rest), leaves)
         entries: list[_Entry] = list(self._entries.get(key) or ())
         places = places_of(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
-        names = words.Names(places, call, OPERANDS)
-        text: str
+        names = explanations.Names(places, call)
         if not entries:
-            now, every = words.seen(call, OPERANDS, key), self._entries.values()
+            now, every = explanations.seen(call, key), self._entries.values()
             earlier = [e.seen for of_key in every for e in list(of_key)]
-            text = words.differences(who, f, code_of(f), now, earlier)
-        elif fitting := next((e for e in entries if e.step.fits(leaves)), None):
+            return explanations.differences(who, f, code_of(f), now, earlier)
+        if fitting := next((e for e in entries if e.step.fits(leaves)), None):
             donated = [x for q in self._quick if q.step is fitting.step for x in q.donated]
-            text = words.program(who, fitting, names, donated)
-        else:
-            text = words.changes_outside(who, entries[0].step.changes(leaves), names)
-        return text
+            return explanations.program(who, fitting, names, donated)
+        return explanations.changes_outside(who, entries[0].step.changes(leaves), names)
 
     # What jax.jit offers too
 

@@ -44,9 +44,9 @@ A number, a text, a flag, an enum or an array is that of the trace, so a program
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
 count calls in an attribute that no code reads traces nothing. Where code comes to items without naming them
 (by ``**group``, by ``values()``, by a computed key), it is for all in the dicts that it takes them from, if
-there are no more than 64, and for all attributes, where code takes ``vars(x)``. The program
-of a trace for other numbers is found by what it computes, and compiled no more once they have changed twice,
-see NOTE [numbers in bodies] in `fad.tape.staged`.
+there are no more than 64, and for all attributes, where code takes ``vars(x)``. The program of a trace for
+other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
+[numbers in bodies] in `fad.tape.staged`.
 """
 
 from __future__ import annotations
@@ -350,7 +350,12 @@ class Guard:
                     if holder in holders:
                         self._read_in_holders[holder, place.key] = number
                 row = place.parent
-                if row and id(row.value) not in holders and _may_take_any(row, reads, taken):
+                if (
+                    row is not None
+                    and id(row.value) not in holders
+                    and _is_container(row.value)
+                    and _may_take_any(row, reads, taken)
+                ):
                     size = row.name, self._number(row, numbers, leading), _size_of(row.value)
                     self._sizes[id(row.value)] = size
                 continue
@@ -431,8 +436,9 @@ class Guard:
         self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
         self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
         containers = [values[k] for _, k, _ in self._sizes.values()]
-        self._rows += [functools.partial(map, _row_kind(x).__len__, (x,)) for x in containers]
-        self._rows += [functools.partial(dict.__iter__, x) for x in containers if is_a(x, dict)]
+        self._rows.append(functools.partial(map, len, containers))
+        views = [view_of(x, "keys") for x in containers if is_a(x, dict)]
+        self._rows += [functools.partial(iter, view) for view in views]
         holders = [x for _, x, _ in self._holders]
         self._rows.append(functools.partial(map, type, holders))
         tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
@@ -648,24 +654,19 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
     if place.is_variable or _is_named(place, reads):
         return True
     row = place.parent
-    if not is_a(row.value, _ROWS):  # an object
+    if not is_a(row.value, _INDEXED):  # an object
         return type(place.key) is str and not ALL_ATTRIBUTES.isdisjoint(reads)
     if is_a(row.value, dict) and type(place.key) is not str:
         taken = {None}
     return _may_take_any(row, reads, taken)
 
 
-_ROWS = (list, tuple, collections.deque, dict)
-
-
-def _row_kind(x: PyTree) -> PyTree:
-    """The class in Python of a container, None of other things."""
-    return next((kind for kind in _ROWS if is_a(x, kind)), None)
+_INDEXED = (list, tuple, collections.deque, dict)
 
 
 def _may_take_any(row: Place, reads: Collection[str], taken: Collection[str | None]) -> bool:
     """Whether code may take any item of a container, see `_is_read`."""
-    kind = _row_kind(row.value)
+    kind = next((kind for kind in _INDEXED if is_a(row.value, kind)), None)
     if kind is None or kind.__len__(row.value) > _FIRST:
         return False
     if kind is dict and None not in taken:
@@ -674,11 +675,10 @@ def _may_take_any(row: Place, reads: Collection[str], taken: Collection[str | No
 
 
 def _size_of(x: PyTree) -> PyTree:
-    """The keys of a dict, in their order; else how many things are there."""
-    kind = _row_kind(x)
-    if kind is dict:
-        return tuple(dict.keys(x))
-    return None if kind is None else kind.__len__(x)
+    """The keys of a dict, in their order; of another container, how many things are in it."""
+    if not _is_container(x):
+        return None
+    return tuple(view_of(x, "keys")) if is_a(x, dict) else len(x)
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:

@@ -714,6 +714,11 @@ GROWING = {
     "fewer": (lambda: {"a": 1.0, "b": 1.0}, lambda g: sum(g.values()), lambda g: g.pop("b")),
     "sum": (lambda: [1.0], sum, lambda g: g.append(1.0)),
     "length": (lambda: [1.0, 2.0], len, lambda g: g.append(3.0)),
+    "order": (
+        lambda: collections.OrderedDict(a=1.0, b=2.0),
+        lambda g: next(iter(g.values())),
+        lambda g: g.move_to_end("a"),
+    ),
     "deque": (lambda: collections.deque([1.0]), sum, lambda g: g.appendleft(1.0)),
 }
 

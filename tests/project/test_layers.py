@@ -38,7 +38,7 @@ ROOMS = {
     "functions": """context rules derived_rules native user_rules compiled_rules calls
         function""",
     "transforms": "backward boundary jvp vmap grad checkpoint functionalize",
-    "compile": "signatures places surroundings outer_tensors state fast_path jit",
+    "compile": "signatures explanations places surroundings outer_tensors state fast_path jit",
     "methods": "names in_place history operators values views",
     "bridge": "jax_functions",
     "extend": "types observing jax_programs",
@@ -56,7 +56,7 @@ TOOLS = {
     "bridge": "custom_rules numpy_calls protocols",
     "extend": "interpretation derivatives operations",
     "autograd": "nested builtin_nodes functional host_memory",
-    "compile": "explanations hooks shardings",
+    "compile": "hooks shardings",
     "func": "module_state",
     "methods": "functions placement shapes text",
     "taylor": "series level transforms",

@@ -23,7 +23,7 @@ TOOLS = {
     "nn": ["nn/losses", "nn/utils"],
     "autograd": ["autograd/nested", "autograd/builtin_nodes", "autograd/functional", "autograd/host_memory"],
     "bridge": ["bridge/custom_rules", "bridge/numpy_calls", "bridge/protocols"],
-    "compile": ["compile/explanations", "compile/hooks", "compile/shardings"],
+    "compile": ["compile/hooks", "compile/shardings"],
     "extend": ["extend/interpretation", "extend/derivatives", "extend/operations"],
     "func": ["func/module_state"],
     "methods": ["methods/functions", "methods/placement", "methods/shapes", "methods/text"],
