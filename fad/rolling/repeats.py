@@ -45,7 +45,7 @@ class Numbered:
 
     ``eqns``, ``kinds``: the equations, and what each of them does. ``at``: where the operands of each one
     begin in ``operands``, which are values, and ``owner`` whose they are. The places of a ``slice`` are
-    operands too. ``first``: the first result of each equation, the others follow.
+    operands too. ``first``: the first result of each equation; its further results follow.
     ``inputs``, ``outs``: those of the program. ``fixed``: the constants and literals.
     ``producer``, ``place``: of a value, the equation that computes it (-1: none), and which result it is.
     ``avals``: of each value.
@@ -604,7 +604,7 @@ def _operands(
     carried = inside[-1]
     distance = np.where(carried, owner[-1] - producer[-1], 0)
     before, equation = np.divmod(owner[0] - loop.start - distance, loop.period)
-    # The first operands of those that are carried are from before the loop, all of the others.
+    # The first operands of those that are carried are from before the loop, all of the remaining ones.
     entering = np.where(carried, -before, loop.count)
     regular = np.where(
         inside,

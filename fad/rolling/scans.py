@@ -248,7 +248,7 @@ class _LoopWriter:
         rest: dict[tuple[int, int, int], dict[Values, Elements]] = collections.defaultdict(dict)
 
         def take(lines: Sequence[_Line]) -> None:
-            """Put equations before the others. What they read of earlier loops is decided later."""
+            """Put equations before those of the plan. What they read of earlier loops is decided later."""
             plan.lines[:0] = lines
             for origin in [x for _, _, origins in lines for x in origins]:
                 if isinstance(origin, int):
