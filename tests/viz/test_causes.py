@@ -173,10 +173,13 @@ def test_each_row_in_forward_mode(row, way):
         assert finding.derivative == {"NaN": "nonzero", "None": "None"}[row.derivative]
     elif row.derivative in ("None", "zero", "nonzero") and plain.causes:
         assert finding.derivative in ("None", "zero"), str(report)
-        operations |= {"multiply"} if "* 0.0" in row.program else set()
+        # A product with a constant is a cause of its own: its second derivative is zero.
+        operations |= {"multiply"} if "* 0.0" in row.program or way == "hessian" else set()
         assert _base(finding.causes[0].operation) in operations, str(report)
         if row.kind in ("detach", "no_grad", "comparison", "integers", "read", "unused"):
-            assert finding.causes == plain.causes, str(report)
+            # The derivative of `linearize` has products with constants, too.
+            count = len(plain.causes) if way == "linearize" else len(finding.causes)
+            assert finding.causes[:count] == plain.causes, str(report)
     elif row.kind == "nan":
         assert _base(finding.causes[0].operation) in operations, str(report)
     else:
