@@ -17,6 +17,7 @@ from fad.core.tensor import Tensor
 from fad.core.trees import Static, flatten, path_names
 from fad.core.types import PyTree
 from fad.errors import describe
+from fad.views.make_view import place_of
 
 # What a program was traced for: for each thing that it depends on, a name, and what it is in words.
 Seen = dict[str, str]
@@ -25,15 +26,12 @@ Seen = dict[str, str]
 def seen(call: PyTree, key: Sequence[PyTree]) -> Seen:
     """What a program for a call, its arguments and keyword arguments, depends on; ``key``: of the call."""
     leaves, structure = flatten(call)
-    _, _, places, axes, (grads, inference, hooks, watched), _, config, *lanes = key
-    of_leaf = iter(places)
-    words = [
-        _leaf_in_words(x, next(of_leaf)) if isinstance(x, OPERANDS) else _static_in_words(x)
-        for x in leaves
-    ]
+    rest, _, _, axes, (grads, inference, hooks, watched), _, config, *lanes = key
+    words = [_leaf_in_words(x) if isinstance(x, OPERANDS) else _static_in_words(x) for x in leaves]
     return {
         **dict(zip(_names_of(call), words, strict=True)),
         "the structure of the arguments": str(structure),
+        "which arguments are one Tensor": f"{getattr(rest, 'places', 'none')}",
         "the named axes around the call": ", ".join(map(str, axes)) or "none",
         "the vmaps around the call, for random draws": f"{lanes[0] if lanes else ()}",
         "the grad mode": f"{(grads, inference)}",
@@ -54,12 +52,12 @@ def _static_in_words(x: object) -> str:
     return f"static {describe(x.value if isinstance(x, Static) else x)}"
 
 
-def _leaf_in_words(x: PyTree, place: object) -> str:
+def _leaf_in_words(x: PyTree) -> str:
     if isinstance(x, (bool, int, float, complex)):
         return f"a Python {type(x).__name__}"
     aval = x if isinstance(x, jax.ShapeDtypeStruct) else aval_of(x)
     weak = " (weakly typed)" if getattr(aval, "weak_type", False) else ""
-    moved = "" if place is None else " (a view that is not contiguous)"
+    moved = "" if place_of(x) is None else " (a view that is not contiguous)"
     return f"{aval.dtype}[{','.join(map(str, aval.shape))}]{weak}{moved}"
 
 

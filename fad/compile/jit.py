@@ -28,6 +28,7 @@ from fad.compile.outer_tensors import (
 )
 from fad.compile.places import places_of
 from fad.compile.signatures import (
+    Repeating,
     Arguments,
     is_dynamic,
     key_of,
@@ -46,7 +47,6 @@ from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
 from fad.core.tensor import Tensor, at_version, bottom, has_history, new_tensor, taken
 from fad.core.threads import make_jit
-from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
 from fad.errors.tracebacks import is_users, warn_at_users_line
@@ -130,16 +130,15 @@ class _Traced:
     records: bool
 
     def __init__(
-        self, name: str, f: Callable[..., PyTree], leaves: list[PyTree], rest: Rest
+        self, name: str, f: Callable[..., PyTree], leaves: list[PyTree], rest: Rest | Repeating
     ) -> None:
-        self._f, self._leaves = f, leaves
+        self._f, self._leaves, self._rest = f, leaves, rest
         self._places = list(map(place_of, leaves))
         self._around = state.body
 
         def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
             self.level = level
-            args, kwargs = rest.combine(tracers)
-            return in_body(level, self._body)(*args, **kwargs)
+            return in_body(level, self._body)(*tracers)
 
         run.name = name  # type: ignore[attr-defined]
         self.around = Surroundings(f, [x for x in rest.statics() if hasattr(x, "__dict__")])
@@ -152,12 +151,12 @@ class _Traced:
             raise
         self.captures = values[: len(values) - len(leaves)]
 
-    def _body(self, *args: PyTree, **kwargs: PyTree) -> list[Operand]:
+    def _body(self, *handles: Tensor) -> list[Operand]:
         """The outputs of the program, while it is traced."""
-        handles = [x for x in trees.flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         for x, place in zip(handles, self._places, strict=True):
             stand_at(x, place)
         self.step = StepState(self.level, self._around, self._leaves, handles)
+        args, kwargs = self._rest.combine(handles)
         outs, self.structure = trees.flatten(self._f(*args, **kwargs))
         written = [k for k, x in enumerate(handles) if was_written(x)]
         self.changed = [k for k in written if k not in self.step.adopted]
@@ -393,7 +392,8 @@ class Compiled:
                 if type(a) is not Tensor and type(a) is not array_type and not is_key(a):
                     break
             else:
-                return list(args), len(args)
+                if len(args) == 1 or len(set(map(id, args))) == len(args):
+                    return list(args), len(args)
         return self._arguments.split(args, kwargs)
 
     def _note_quick(
@@ -515,7 +515,7 @@ class Compiled:
         self,
         key: tuple[PyTree, ...],
         leaves: list[PyTree],
-        rest: Rest,
+        rest: Rest | Repeating,
         args: Sequence[PyTree],
         kwargs: dict[str, PyTree],
     ) -> tuple[_Traced, _Entry]:
@@ -541,7 +541,10 @@ class Compiled:
         entry = _Entry(
             primitive, fixed, traced.structure, seen, changed, records, level.loops, step
         )
-        donated = [len(fixed) + k for k in self._arguments.donated(args, kwargs)]
+        places = self._arguments.donated(args, kwargs)
+        if isinstance(rest, Repeating):
+            places = [rest.places[k] for k in places]
+        donated = [len(fixed) + k for k in sorted(set(places))]
         if donated and not any([isinstance(x, Lanes) for x in fixed]):
             entry.donating = _donating(primitive, tuple(donated))
         if not any([is_traced(x) for x in traced.captures]):

@@ -291,8 +291,14 @@ class Twins:
             return self._view(t, seen, link_outside)
         if link is not None:
             return self._peer(t, seen, link)
-        twin = new_tensor(self._capture(t, seen), self.level)
+        twin = self._new(self._capture(t, seen))
         return self._note(t, twin, self._root(t, seen, twin, self._grads.get(id(t))))
+
+    def _new(self, value: PyTree) -> Tensor:
+        """A twin: there from the beginning of the body, whichever level inside is the first to use it."""
+        twin = new_tensor(value, self.level)
+        twin.born = self.level.id
+        return twin
 
     def _capture(self, t: Tensor, seen: Tensor) -> PyTree:
         tracer = stand_in(seen.aval)
@@ -328,7 +334,7 @@ class Twins:
         base = self.inside(link.base)
         with modes(body=self.level):
             made = replay(base, link.chain)
-        twin = new_tensor(made._value, self.level)
+        twin = self._new(made._value)
         meta = meta_of(twin)
         meta.storage = storage_of(base)
         meta.link = Link(base, link.chain, link.creation, version_of(base), link.output_nr)
@@ -351,7 +357,7 @@ class Twins:
             whole: Tensor = stopped(storage.data)
             make_peer(whole, storage, ())
             seen_whole = self._seen(whole)
-            data = new_tensor(self._capture(whole, seen_whole), self.level)
+            data = self._new(self._capture(whole, seen_whole))
             root = self._root(whole, seen_whole, data, None)
             self._storages[id(storage)] = data
             self._note(whole, data, root)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -20,6 +21,7 @@ from fad.core.types import Operand, PyTree
 from fad.errors import StructureError, describe
 from fad.tape.anomaly import mode as anomaly
 from fad.tape.grad_mode import is_grad_enabled, is_inference_mode_enabled
+from fad.tape.recorder import ROOT
 from fad.tape.vmap import axes_of, batch_levels, differs, named_levels
 from fad.views.make_view import place_of
 
@@ -41,6 +43,32 @@ OPERANDS = (
 def is_dynamic(x: object) -> bool:
     """Whether a leaf is traced, and not part of what is compiled."""
     return isinstance(x, OPERANDS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Repeating:
+    """A `Rest` of arguments that have a leaf of the graph in several places, as tied weights are.
+
+    It is one Tensor in the body, too. ``places``: of each array leaf, where it is among those that differ.
+    """
+
+    rest: Rest
+    places: tuple[int, ...]
+
+    def statics(self) -> Iterator[object]:
+        """The leaves that are not traced."""
+        return self.rest.statics()
+
+    def combine(self, traced: Sequence[object]) -> PyTree:
+        """The arguments with these traced leaves."""
+        return self.rest.combine([traced[k] for k in self.places])
+
+
+def _is_recorded(x: PyTree) -> bool:
+    """Whether ``x`` is a Tensor whose ``.grad`` the body may use."""
+    if type(x) is not Tensor or not (x._level is ROOT or x._level is state.body):
+        return False
+    return x.requires_grad or (x.meta is not None and x.meta.grad is not None)
 
 
 class Arguments:
@@ -76,12 +104,22 @@ class Arguments:
 
     def split(
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
-    ) -> tuple[list[Operand], Rest]:
+    ) -> tuple[list[Operand], Rest | Repeating]:
         """Array leaves, and the rest of the call, which is a key."""
         leaves, rest = partition(self.mark(args, kwargs), OPERANDS)
         for x in rest.statics():
             check_static(x, self.who)
-        return [outlived(x) for x in leaves], rest
+        leaves = [outlived(x) for x in leaves]
+        if len(set(map(id, leaves))) == len(leaves):
+            return leaves, rest
+        first: dict[int, int] = {}
+        places = [
+            first.setdefault(id(x) if _is_recorded(x) else -k, k) for k, x in enumerate(leaves)
+        ]
+        kept = sorted(set(places))
+        if len(kept) == len(leaves):
+            return leaves, rest
+        return [leaves[k] for k in kept], Repeating(rest, tuple(map(kept.index, places)))
 
     def part(
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]

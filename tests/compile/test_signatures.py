@@ -64,3 +64,67 @@ def test_a_static_argument_must_be_hashable():
         fad.jit(scaled, static_argnums=1)(X, [1])
     with pytest.raises(TypeError, match="must be a function, got int 3"):
         fad.jit(3)
+
+
+# Tensors of the graph that are given twice, as tied weights are
+
+
+def tied(p, x):
+    loss = (p["enc"] * p["dec"] * x).sum()
+    loss.backward()
+    with fad.no_grad():
+        for t in p.values():
+            t.sub_(0.1 * t.grad)
+    grads = [p["enc"].grad, p["dec"].grad]
+    for t in p.values():
+        t.grad = None
+    return loss.detach(), grads, p["enc"] is p["dec"]
+
+
+def test_a_leaf_given_twice_is_one_tensor_in_the_body():
+    """What a settled call does too, in turn with one whose leaves differ."""
+    step = fad.jit(tied)
+    states = []
+    for run in (tied, step):
+        w, v = (fad.tensor([2.0], requires_grad=True) for _ in range(2))
+        x, results = fad.tensor([1.0]), []
+        for a, b in ((w, w), (w, w), (w, v), (w, w), (w, v), (v, v), (w, w)):
+            loss, grads, _ = run({"enc": a, "dec": b}, x)
+            results += [loss, *grads, w.clone(), v.clone()]
+        states.append([*map(float, results), w.version, v.version])
+        assert bool(run({"enc": w, "dec": w}, x)[2]) and not bool(run({"enc": w, "dec": v}, x)[2])
+    assert_close(*states)
+
+
+def test_a_leaf_given_twice_has_the_gradient_of_both_places():
+    w = fad.tensor([2.0], requires_grad=True)
+    cube = lambda p, q, r: (p * q * r).sum()
+
+    inside = fad.jit(lambda *p: fad.autograd.grad(cube(*p), p))
+    assert [float(g) for g in inside(w, w, w)] == [12.0] * 3
+    nested = fad.jit(lambda x: inside(w, x, w))
+    assert [float(g) for g in nested(w)] == [12.0] * 3
+    fad.jit(cube)(w, w, w).backward()
+    assert float(w.grad) == 12.0
+    h = w * 1.0
+    w.grad = None
+    fad.jit(cube)(h, w, h).backward()
+    assert float(w.grad) == 12.0
+
+
+def test_tensors_given_twice_that_nothing_records_are_operands_of_one_program():
+    v, w = fad.tensor([2.0]), fad.tensor([3.0])
+    compiled, traces = counted(lambda p, q: p * q)
+    assert [float(compiled(*p)) for p in ((v, v), (v, w), (w, w))] == [4.0, 6.0, 9.0]
+    assert len(traces) == 1
+    w.requires_grad_()
+    with fad.no_grad():
+        assert [float(compiled(*p)) for p in ((w, w), (v, w))] == [9.0, 6.0]
+    assert float(compiled(w, w)) == 9.0 and float(compiled(w, v)) == 6.0
+
+
+def test_donated_arguments_beside_a_leaf_that_is_given_twice():
+    w = fad.tensor([2.0], requires_grad=True)
+    compiled = fad.jit(lambda p, q, r: p * q + r, donate_argnums=(1, 2))
+    assert float(compiled(w, w, fad.tensor([1.0]))) == 5.0
+    assert float(w) == 2.0

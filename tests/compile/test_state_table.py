@@ -401,17 +401,21 @@ def test_a_result_with_a_history_of_what_the_body_lets_require_grad_is_refused()
     assert float(fad.jit(lambda x: step(x).detach())(fad.tensor(2.0))) == 6.0 and p.requires_grad
 
 
+@pytest.mark.parametrize("writes", ["a number", "an operand", "a view"])
+@pytest.mark.parametrize("first_use", ["before", "in the body"])
 @pytest.mark.parametrize("loop", ["scan", "cond", "while"])
-def test_bodies_inside_that_write_to_what_is_outside_are_refused(loop):
-    total = fad.tensor(0.0)
+def test_bodies_inside_that_write_to_what_is_outside_are_refused(loop, first_use, writes):
+    total = fad.tensor([0.0])
+    peer = total.detach()
 
     def body(c):
-        total.add_(c)
+        (total[:1] if writes == "a view" else total).add_(c if writes == "an operand" else 1.0)
         return c + 1.0
 
     @fad.jit
     def step(x):
-        total.add_(1.0)
+        if first_use == "before":
+            total.add_(1.0)
         if loop == "scan":
             return fad.lax.scan(lambda c, _: (body(c), None), x, None, length=2)[0]
         if loop == "cond":
@@ -420,7 +424,7 @@ def test_bodies_inside_that_write_to_what_is_outside_are_refused(loop):
 
     with pytest.raises(LevelError, match="which runs more than once.*carry it"):
         step(fad.tensor(1.0))
-    assert float(total) == 0.0
+    assert float(total) == float(peer) == 0.0
 
 
 def test_a_loop_inside_reads_what_is_outside():
