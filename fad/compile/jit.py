@@ -28,11 +28,12 @@ from fad.compile.outer_tensors import (
 )
 from fad.compile.places import places_of
 from fad.compile.signatures import (
-    Repeating,
     Arguments,
+    Repeating,
     is_dynamic,
     key_of,
     lanes,
+    without_repeats,
 )
 from fad.compile.state import StepState, is_key, lock
 from fad.compile.surroundings import Retraces, Surroundings
@@ -47,6 +48,7 @@ from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
 from fad.core.tensor import Tensor, at_version, bottom, has_history, new_tensor, taken
 from fad.core.threads import make_jit
+from fad.core.trees import Rest
 from fad.core.types import Operand, PyTree
 from fad.errors import ArgumentError, describe
 from fad.errors.tracebacks import is_users, warn_at_users_line
@@ -392,8 +394,8 @@ class Compiled:
                 if type(a) is not Tensor and type(a) is not array_type and not is_key(a):
                     break
             else:
-                if len(args) == 1 or len(set(map(id, args))) == len(args):
-                    return list(args), len(args)
+                leaves, places = without_repeats(args)
+                return leaves, places or len(args)
         return self._arguments.split(args, kwargs)
 
     def _note_quick(

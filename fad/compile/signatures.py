@@ -64,6 +64,20 @@ class Repeating:
         return self.rest.combine([traced[k] for k in self.places])
 
 
+def without_repeats(leaves: Sequence[Operand]) -> tuple[list[Operand], tuple[int, ...]]:
+    """The leaves without those of the graph that have come before, and where each is among these; () if all
+    are kept.
+    """
+    if len(set(map(id, leaves))) == len(leaves):
+        return list(leaves), ()
+    first: dict[int, int] = {}
+    places = [first.setdefault(id(x) if _is_recorded(x) else -k, k) for k, x in enumerate(leaves)]
+    kept = sorted(set(places))
+    if len(kept) == len(leaves):
+        return list(leaves), ()
+    return [leaves[k] for k in kept], tuple(map(kept.index, places))
+
+
 def _is_recorded(x: PyTree) -> bool:
     """Whether ``x`` is a Tensor whose ``.grad`` the body may use."""
     if type(x) is not Tensor or not (x._level is ROOT or x._level is state.body):
@@ -109,17 +123,8 @@ class Arguments:
         leaves, rest = partition(self.mark(args, kwargs), OPERANDS)
         for x in rest.statics():
             check_static(x, self.who)
-        leaves = [outlived(x) for x in leaves]
-        if len(set(map(id, leaves))) == len(leaves):
-            return leaves, rest
-        first: dict[int, int] = {}
-        places = [
-            first.setdefault(id(x) if _is_recorded(x) else -k, k) for k, x in enumerate(leaves)
-        ]
-        kept = sorted(set(places))
-        if len(kept) == len(leaves):
-            return leaves, rest
-        return [leaves[k] for k in kept], Repeating(rest, tuple(map(kept.index, places)))
+        leaves, places = without_repeats([outlived(x) for x in leaves])
+        return leaves, Repeating(rest, places) if places else rest
 
     def part(
         self, args: Sequence[PyTree], kwargs: dict[str, PyTree]
