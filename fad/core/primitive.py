@@ -738,7 +738,11 @@ class ResidualPlan(VjpPlan):
         def vjp(*values: Array) -> tuple[Array, ...]:
             env = {**self.consts, **dict(zip(self.sources, values[:count], strict=True))}
             map_equations(self.eqns, env)
-            pullback = self.structure.unflatten(read(self.leaves, env))
+            # Rules of the user are given arrays of JAX, where a program has those of NumPy.
+            leaves = [
+                jnp.asarray(x) if isinstance(x, np.ndarray) else x for x in read(self.leaves, env)
+            ]
+            pullback = self.structure.unflatten(leaves)
             return run_pullback(pullback, out, values[count:], present, need, self.accepts_zeros)
 
         return as_derivative(

@@ -887,6 +887,8 @@ def _det(det: Function) -> Function:
 
     def called(a: Array, *options: Array) -> Outputs:
         a = jnp.asarray(a)
+        if a.shape[-2:] == (0, 0):
+            return det(jax.lax.stop_gradient(a), *options)  # 1
         if not (a.ndim >= 2 and a.shape[-1] == a.shape[-2] >= _BLOCK and is_inexact(a.dtype)):
             return det(a, *options)
         return by_rows.get(a.shape[-1], smooth)(a)

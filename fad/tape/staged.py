@@ -46,6 +46,7 @@ from fad.core.level import (
     restores_modes,
     state,
 )
+from fad.core.overlapping_writes import with_safe_writes
 from fad.core.primitive import Primitive
 from fad.core.rolling_protocol import Rolled
 from fad.core.tensor import Tensor, new_tensor, version_of
@@ -473,6 +474,7 @@ def stage(
         if state.rolls:  # see NOTE [the protocol of rolling]
             closed, loops = rolling_protocol.roll(closed)
             level.note_loops(loops, first=True)
+        closed = with_safe_writes(closed)
     level.size = len(closed.jaxpr.eqns)
     around = [x for x in state.levels if isinstance(x, StagedLevel)]
     if around:

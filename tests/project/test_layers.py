@@ -24,8 +24,8 @@ PACKAGE = ROOT / "fad"
 ROOMS = {
     "errors": "advice tracebacks missing_names",
     "core": """types faces caches threads dtypes observation jaxapi avals jaxprs
-        borrowed equal_programs dataflow tensor trees level primitive rolling_protocol
-        replay_protocol""",
+        overlapping_writes borrowed equal_programs dataflow tensor trees level primitive
+        rolling_protocol replay_protocol""",
     "tape": "graph grad_mode anomaly saved recorder hooks engine vmap staged",
     "views": "pytree chains aliases make_view indexing inplace copying",
     "arrays": """arguments special_cases operations torch_operations control_flow
