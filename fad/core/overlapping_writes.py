@@ -37,7 +37,7 @@ _COMPUTED_APART = frozenset(("dot_general", "conv_general_dilated"))
 def with_safe_writes(closed: JaxProgram) -> JaxProgram:
     """The program, with each write that XLA may compile wrong in another form."""
     writes = any([eqn.primitive.name in _WINDOWS for eqn in equations_in(closed.jaxpr)])
-    if not writes or jax.config.jax_disable_jit:
+    if not writes or jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return closed
     jaxpr = _safe(closed.jaxpr, [False] * len(closed.jaxpr.invars))
     return closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, closed.consts)
@@ -123,12 +123,13 @@ def _chosen(eqn: JaxEquation) -> JaxEquation:
     def chosen(x: Array, *rest: Array) -> Array:
         def put(into: Array, window: Array) -> Array:
             operands = [*rest[: at - 1], window, *rest[at:]]
-            return eqn.primitive.bind(into, *operands, **eqn.params)
+            out: Array = eqn.primitive.bind(into, *operands, **eqn.params)
+            return out
 
         window = rest[at - 1]
         is_new = put(jnp.zeros(x.shape, bool), jnp.ones(window.shape, bool))
         return jax.lax.select(is_new, put(jnp.zeros_like(x), window), x)
 
     structs = [struct_of(v.aval) for v in eqn.invars]
-    (call,) = jax.make_jaxpr(jax.jit(chosen))(*structs).jaxpr.eqns
-    return call.replace(invars=eqn.invars, outvars=eqn.outvars)
+    program: JaxProgram = jax.make_jaxpr(jax.jit(chosen))(*structs)
+    return program.jaxpr.eqns[0].replace(invars=eqn.invars, outvars=eqn.outvars)
