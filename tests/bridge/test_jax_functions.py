@@ -290,3 +290,22 @@ def test_a_function_among_the_results_is_said() -> None:
         ArgumentError, match=r"ravel_pytree returned .* leave it out, as in fad.from_jax\(lambda"
     ):
         fad.from_jax(ravel_pytree)(jax.tree.map(fad.tensor, PARAMS))
+
+
+@pytest.mark.parametrize(
+    "constant", [lambda: jnp.array([2.0, 3.0]), lambda: jnp.float32([2.0, 3.0])]
+)
+@pytest.mark.parametrize("made", [fad.from_jax, fad.extend.operation])
+def test_a_rule_is_given_constants_as_arrays_of_jax(made, constant):
+    @jax.custom_vjp
+    def scaled(x, w):
+        return (x * w).sum()
+
+    def bwd(residuals, g):
+        x, w = residuals
+        return w.at[...].multiply(2.0).sum() * g + 0.0 * w[5], g * x * jnp.ones(2)
+
+    scaled.defvjp(lambda x, w: (scaled(x, w), (x, w)), bwd)
+    f = lambda x: scaled(x, constant())
+    for g in (fad.grad(made(f)), fad.jit(fad.grad(made(f))), fad.jacrev(made(f))):
+        assert float(g(1.5)) == float(jax.grad(f)(1.5)) == 10.0

@@ -785,3 +785,12 @@ def test_the_library_has_their_names() -> None:
     """And no other ones: a name is looked up there when it is used."""
     every = {m: {*SMOOTH.get(m, ()), *INSTEAD.get(m, ())} for m in SMOOTH.keys() | INSTEAD.keys()}
     assert every == special_cases.WRITTEN
+
+
+def test_the_determinant_of_nothing_is_constant():
+    for shape in ((0, 0), (3, 0, 0)):
+        a = jnp.zeros(shape)
+        det = fnp.linalg.det
+        assert det(a).tolist() == np.linalg.det(np.zeros(shape)).tolist()
+        assert fad.grad(lambda a: fnp.sum(fnp.linalg.det(a)))(a).shape == shape
+        assert fad.jvp(det, (a,), (a,))[1].tolist() == np.zeros(shape[:-2]).tolist()
