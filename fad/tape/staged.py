@@ -364,6 +364,13 @@ class StagedLevel(RecordingLevel, TracedBody):
     def outside(self, t: Tensor) -> Tensor:
         return t if self.twins is None else self.twins.outside(t)
 
+    def origin(self, t: Tensor) -> Tensor:
+        if self.twins is None:
+            return t
+        roots = [root.tensor for root in self.twins.roots if root.twin is t]
+        t, around = (roots or [self.outside(t)])[0], self.twins.around
+        return t if around is None else around.origin(t)
+
     def note(self, event: Event, t: Tensor | None = None) -> None:
         if event == "draw":
             self.has_drawn = True

@@ -19,6 +19,7 @@ from fad.core.level import (
     bind,
     captured_by_jit,
     constants,
+    inside,
     layers,
     outlived,
     outside,
@@ -200,6 +201,51 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
             outside.append(k)
             break
     return outside
+
+
+def refuse_paths_outside(roots: Sequence[PyTree], inputs: Sequence[PyTree]) -> None:
+    """Raise where a pass in a body of `jit` would lose a path to an input: through the graph outside.
+
+    NOTE [paths outside of a body]
+
+        p = fad.tensor(2.0, requires_grad=True)
+        h = p * p
+        fad.jit(lambda: fad.autograd.grad(h * p, p))()  # raises GradientError
+
+    ``h`` and ``p`` have twins in the body, and no path leads from one to the other there.
+    """
+    if not bodies.traced or state.body is None:
+        return
+    originals = [t for t in map(_original, inputs) if t is not None]
+    with constants():
+        ends = set(map(gradient_edge, originals))
+    todo: list[tuple[PyTree, PyTree]] = [(edge[0], None) for edge, _ in roots]
+    seen: set[Node] = set()
+    while todo:
+        node, way_out = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        tensor = beyond_bodies(node)
+        if tensor is not None:
+            way_out = node
+            with constants():
+                node = tensor.node
+        edges = node.edges
+        if way_out is not None and not ends.isdisjoint(edges):
+            way_out.run()  # raises
+        todo += [(edge[0], way_out) for edge in edges if edge is not None]
+
+
+def _original(x: PyTree) -> Tensor | None:
+    """The Tensor outside of all bodies of `jit` that an input is, or stands for; None if there is none."""
+    if isinstance(x, GradientEdge):
+        if x.node._leaf is None:
+            return beyond_bodies(x.node)
+        x = x.node._leaf
+    x, body = inside(x), state.body
+    original = x if body is None else body.origin(x)
+    return None if original is x else original
 
 
 # `backward` inside of a transform
@@ -406,6 +452,7 @@ def backward(
             "or leave it out for all leaves"
         )
     targets = [node for node, _ in edges_of(inputs, "backward()")]
+    refuse_paths_outside(roots, inputs)
     for t in inputs:
         if isinstance(t, Tensor):
             retain_grad(t)
@@ -565,6 +612,7 @@ def _grad(
     else:
         roots = roots_of(outputs, cotangents, options.create_graph, "autograd.grad()")
         edges = edges_of(inputs, "autograd.grad()")
+        refuse_paths_outside(roots, inputs)
         outside = inputs_outside(outputs, inputs)
         if outside:
             grads = _through_captures(roots, inputs, outside, options)
@@ -595,6 +643,7 @@ def _through_captures(
         )
     outer = edges_of([inputs[k] for k in outside], "autograd.grad()")
     further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in captured]
+    refuse_paths_outside(further, [inputs[k] for k in outside])
     beyond = iter(options.run(further, outer, keep_graph=True))
     rest = iter(grads[len(pairs) :])
     return [next(beyond) if k in outside else next(rest) for k in range(len(inputs))]
