@@ -138,6 +138,7 @@ class _Traced:
 
         def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
             self.level = level
+            level.runs_again = "a fad.Function, of checkpoint or of a hook in fad.jit"
             args, kwargs = rest.combine(tracers)
             return in_body(level, self._body)(*args, **kwargs)
 

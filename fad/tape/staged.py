@@ -355,7 +355,8 @@ class StagedLevel(RecordingLevel, TracedBody):
             return value
         raise HostValueError(
             f"{what and f'{what} of '}a Tensor ({describe(t)}) inside the body of a staged function "
-            f"(jit, scan, cond, ...), which has no value yet: {instead_of_a_number(what)}"
+            f"(jit, scan, cond, ...), which has no value yet: "
+            f"{instead_of_a_number(what, in_jit=self.twins is not None)}"
         )
 
     def inside(self, t: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -219,30 +220,20 @@ def refuse_paths_outside(roots: Sequence[PyTree], inputs: Sequence[PyTree]) -> N
     originals = [t for t in map(_original, inputs) if t is not None]
     with constants():
         ends = set(map(gradient_edge, originals))
-    todo: list[tuple[PyTree, PyTree]] = [(edge[0], None) for edge, _ in roots]
-    seen: set[Node] = set()
-    while todo:
-        node, way_out = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
+    for node in itertools.chain.from_iterable([_graph(edge) for edge, _ in roots]):
         tensor = beyond_bodies(node)
-        if tensor is not None:
-            way_out = node
-            with constants():
-                node = tensor.node
-        edges = node.edges
-        if way_out is not None and not ends.isdisjoint(edges):
-            way_out.run()  # raises
-        todo += [(edge[0], way_out) for edge in edges if edge is not None]
+        if tensor is None:
+            continue
+        with constants():
+            behind = tensor.node, 0
+        if not all([ends.isdisjoint(n.edges) for n in _graph(behind)]):
+            node.run()  # raises
 
 
 def _original(x: PyTree) -> Tensor | None:
     """The Tensor outside of all bodies of `jit` that an input is, or stands for; None if there is none."""
     if isinstance(x, GradientEdge):
-        if x.node._leaf is None:
-            return beyond_bodies(x.node)
-        x = x.node._leaf
+        return beyond_bodies(x.node) if x.node._leaf is None else _original(x.node._leaf)
     x, body = inside(x), state.body
     original = x if body is None else body.origin(x)
     return None if original is x else original
@@ -374,18 +365,10 @@ def _leaves(
     In place of a leaf that stands for a Tensor outside of a checkpointed body, the leaves of that, marked
     True; see `RecordingLevel.stands_for`. A Tensor with a history outside of a body of `jit` is like a leaf.
     """
-    seen: set[Node] = set()
-    stack: list[tuple[Node, int] | None] = [gradient_edge(x)]
-    while stack:
-        edge = stack.pop()
-        if edge is None or edge in cut or edge[0] in seen:
-            continue
-        node = edge[0]
-        seen.add(node)
+    for node in _graph(gradient_edge(x), cut):
         if (tensor := beyond_bodies(node)) is not None:
             yield tensor, True
         if node._leaf is None:
-            stack.extend(node.edges)
             continue
         beyond = level_of(node).stands_for(node._leaf, arguments)
         if beyond is None:
@@ -394,6 +377,19 @@ def _leaves(
             for t in layers(beyond):
                 if t.requires_grad:
                     yield from [(leaf, True) for leaf, _ in _leaves(t, cut, arguments)]
+
+
+def _graph(edge: PyTree, cut: Container[tuple[Node, int]] = ()) -> Iterator[PyTree]:
+    """The nodes that an edge leads to, but by the edges in ``cut``."""
+    seen: set[Node] = set()
+    stack = [edge]
+    while stack:
+        edge = stack.pop()
+        if edge is None or edge in cut or edge[0] in seen:
+            continue
+        seen.add(edge[0])
+        yield edge[0]
+        stack.extend(edge[0].edges)
 
 
 # The backward passes of the public API: `backward` and `grad`.
