@@ -328,6 +328,10 @@ class TracedBody(Level):
         """The Tensor from outside that ``t`` stands for; else ``t`` itself."""
         return t
 
+    def origin(self, t: Tensor) -> Tensor:
+        """`outside`, of all bodies; of an argument of one too."""
+        return t
+
     def lower(self, x: Operand) -> Array:
         """``x`` as JAX sees it in the body."""
         raise NotImplementedError

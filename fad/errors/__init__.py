@@ -260,7 +260,10 @@ def describe(value: object) -> str:
     "str 'abc'"
     """
     kind = type(value).__name__.removesuffix("Impl")  # jax.Array's class is called ArrayImpl
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    try:
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    except LevelError:  # a view whose trace has finished, and whose base was written to
+        return kind
     if isinstance(shape, tuple) and dtype is not None:
         text = f"{kind} {dtype}[{','.join(map(str, shape))}]"
         if type(value).__module__.partition(".")[0] != "torch":

@@ -9,9 +9,9 @@ from types import ModuleType
 AS_RECORDED = "fad.numpy.where(mask, 0.0, g), or g = g.clone() and g[mask] = 0.0 outside of no_grad"
 
 
-def instead_of_a_number(what: str) -> str:
+def instead_of_a_number(what: str, in_jit: bool = False) -> str:
     """What to write instead of ``what``, which reads the number of a value that has none."""
-    return str(_mistakes().instead_of_a_number(what))
+    return str(_mistakes().instead_of_a_number(what, in_jit))
 
 
 def _mistakes() -> ModuleType:

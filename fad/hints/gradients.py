@@ -30,6 +30,13 @@ def untracked(t: PyTree, k: int, who: str) -> str:
             f"{text}: it has dtype {t.dtype}, and comparisons, argmax and conversions to integers have no "
             "derivative. Compute the loss from values of floating dtype."
         )
+    if "scan" in t.level.runs_again:  # a body that is traced, but not that of `jit`
+        return (
+            f"{text}: {describe(t)} is computed in the body of {t.level.runs_again}, where nothing from "
+            "outside requires grad, no leaf and nothing that is carried. Carry the value of the leaf, and "
+            "make a leaf of what the body is given (q = c.detach().requires_grad_()); or write fad.grad, "
+            "which works there; or return the loss, and call backward() on it outside."
+        )
     return (
         f"{text}: {describe(t)}. Set requires_grad=True on an input it is computed from, outside of "
         "no_grad, and without detach() and numpy() between. If it is a gradient, compute it with "

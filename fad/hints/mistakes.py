@@ -150,13 +150,21 @@ _READERS = {
 }
 
 
-def instead_of_a_number(what: str) -> str:
-    """What to write instead of ``what``, which reads the number of a value that has none.
+# A body of `jit` reads the numbers of a Tensor from outside, but computes a part of it.
+_OF_THE_WHOLE = (
+    ". A Tensor from outside, not written to, is read as a whole: w.tolist()[0] for w[0].item()"
+)
+
+
+def instead_of_a_number(what: str, in_jit: bool = False) -> str:
+    """What to write instead of ``what``, which reads the number of a value that has none; ``in_jit``: in a
+    body of `jit`.
 
     >>> instead_of_a_number("bool()")[:41]
     'write fad.numpy.where(condition, a, b) or'
     """
-    return _READERS.get(what, f"{_NUMBER}; {_BRANCH}")
+    whole = _OF_THE_WHOLE if in_jit and what in _ONE else ""
+    return _READERS.get(what, f"{_NUMBER}; {_BRANCH}") + whole
 
 
 # What to write for one element of several, by what reads it; and for one that is of another kind.

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from fad import Tensor, no_grad
-from fad.errors import ArgumentError, describe, hints_of
+from fad.errors import ArgumentError, HostValueError, describe, hints_of, say_too
 from fad.extend import array_function
 from fad.extend.types import PyTree
 from fad.formulas import vector_norm
@@ -92,9 +92,19 @@ def get_total_norm(
         empty: Tensor = zeros(())
         return empty
     total: Tensor = _norm(leaves, float(norm_type))
-    if error_if_nonfinite and not math.isfinite(float(total)):
+    if not error_if_nonfinite:
+        return total
+    try:
+        norm = float(total)
+    except HostValueError as error:
+        say_too(
+            error,
+            "error_if_nonfinite=True reads the norm: leave it out, and look at the norm outside.",
+        )
+        raise
+    if not math.isfinite(norm):
         raise ArithmeticError(
-            f"get_total_norm: the norm of order {norm_type} is {total.item()}. Run the backward pass in "
+            f"get_total_norm: the norm of order {norm_type} is {norm}. Run the backward pass in "
             "fad.autograd.detect_anomaly() to see where it comes from, or pass error_if_nonfinite=False."
         )
     return total

@@ -374,7 +374,8 @@ def _run_task(
             node = heapq.heappop(ready)[2]
             cotangents = buffers.pop(node)
             running.current = node
-            runs = needed is None or node in needed
+            edges = graph.edges[node]
+            runs = (needed is None or node in needed) and (captures is None or bool(edges))
             # What is captured is read before the node runs: its own hooks may still change what it is given.
             if node in wanted or (not runs and len(roots) == 1):
                 cotangents = _end(node, cotangents, runs, create_graph)
@@ -383,9 +384,8 @@ def _run_task(
                     results[k] = cotangents[captures[k][1]]
                     if nans is not None:
                         nans.arrive(node, results[k])
-            if not runs or (captures is not None and node._leaf is not None):
+            if not runs:
                 continue
-            edges = graph.edges[node]
             need = tuple(
                 [e is not None and (needed is None or e[0] in dependencies) for e in edges]
             )

@@ -439,7 +439,7 @@ class OutsideNode(RecordedNode):
             f"backward() in the body of jit reaches a Tensor ({describe(self.tensor)}) whose history is "
             "outside of it, and the pass cannot go on there. Return the loss and call backward() on it "
             "outside; or if the Tensor is a constant there, write x.detach(); or name the leaves that are "
-            "meant: backward(inputs=[...])."
+            "meant, if it is not computed of them: backward(inputs=[...])."
         )
 
     def metadata_of_inputs(self) -> list[Any]:

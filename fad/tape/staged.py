@@ -356,7 +356,8 @@ class StagedLevel(RecordingLevel, TracedBody):
             return value
         raise HostValueError(
             f"{what and f'{what} of '}a Tensor ({describe(t)}) inside the body of a staged function "
-            f"(jit, scan, cond, ...), which has no value yet: {instead_of_a_number(what)}"
+            f"(jit, scan, cond, ...), which has no value yet: "
+            f"{instead_of_a_number(what, in_jit=self.twins is not None)}"
         )
 
     def inside(self, t: Tensor) -> Tensor:
@@ -364,6 +365,13 @@ class StagedLevel(RecordingLevel, TracedBody):
 
     def outside(self, t: Tensor) -> Tensor:
         return t if self.twins is None else self.twins.outside(t)
+
+    def origin(self, t: Tensor) -> Tensor:
+        if self.twins is None:
+            return t
+        roots = [root.tensor for root in self.twins.roots if root.twin is t]
+        t, around = (roots or [self.outside(t)])[0], self.twins.around
+        return t if around is None else around.origin(t)
 
     def note(self, event: Event, t: Tensor | None = None) -> None:
         if event == "draw":

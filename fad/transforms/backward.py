@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from fad.core.level import (
     bind,
     captured_by_jit,
     constants,
+    inside,
     layers,
     outlived,
     outside,
@@ -202,6 +204,41 @@ def inputs_outside(outputs: Sequence[Operand], inputs: Sequence[Operand]) -> lis
     return outside
 
 
+def refuse_paths_outside(roots: Sequence[PyTree], inputs: Sequence[PyTree]) -> None:
+    """Raise where a pass in a body of `jit` would lose a path to an input: through the graph outside.
+
+    NOTE [paths outside of a body]
+
+        p = fad.tensor(2.0, requires_grad=True)
+        h = p * p
+        fad.jit(lambda: fad.autograd.grad(h * p, p))()  # raises GradientError
+
+    ``h`` and ``p`` have twins in the body, and no path leads from one to the other there.
+    """
+    if not bodies.traced or state.body is None:
+        return
+    originals = [t for t in map(_original, inputs) if t is not None]
+    with constants():
+        ends = set(map(gradient_edge, originals))
+    for node in itertools.chain.from_iterable([_graph(edge) for edge, _ in roots]):
+        tensor = beyond_bodies(node)
+        if tensor is None:
+            continue
+        with constants():
+            behind = tensor.node, 0
+        if not all([ends.isdisjoint(n.edges) for n in _graph(behind)]):
+            node.run()  # raises
+
+
+def _original(x: PyTree) -> Tensor | None:
+    """The Tensor outside of all bodies of `jit` that an input is, or stands for; None if there is none."""
+    if isinstance(x, GradientEdge):
+        return beyond_bodies(x.node) if x.node._leaf is None else _original(x.node._leaf)
+    x, body = inside(x), state.body
+    original = x if body is None else body.origin(x)
+    return None if original is x else original
+
+
 # `backward` inside of a transform
 
 
@@ -328,18 +365,10 @@ def _leaves(
     In place of a leaf that stands for a Tensor outside of a checkpointed body, the leaves of that, marked
     True; see `RecordingLevel.stands_for`. A Tensor with a history outside of a body of `jit` is like a leaf.
     """
-    seen: set[Node] = set()
-    stack: list[tuple[Node, int] | None] = [gradient_edge(x)]
-    while stack:
-        edge = stack.pop()
-        if edge is None or edge in cut or edge[0] in seen:
-            continue
-        node = edge[0]
-        seen.add(node)
+    for node in _graph(gradient_edge(x), cut):
         if (tensor := beyond_bodies(node)) is not None:
             yield tensor, True
         if node._leaf is None:
-            stack.extend(node.edges)
             continue
         beyond = level_of(node).stands_for(node._leaf, arguments)
         if beyond is None:
@@ -348,6 +377,19 @@ def _leaves(
             for t in layers(beyond):
                 if t.requires_grad:
                     yield from [(leaf, True) for leaf, _ in _leaves(t, cut, arguments)]
+
+
+def _graph(edge: PyTree, cut: Container[tuple[Node, int]] = ()) -> Iterator[PyTree]:
+    """The nodes that an edge leads to, but by the edges in ``cut``."""
+    seen: set[Node] = set()
+    stack = [edge]
+    while stack:
+        edge = stack.pop()
+        if edge is None or edge in cut or edge[0] in seen:
+            continue
+        seen.add(edge[0])
+        yield edge[0]
+        stack.extend(edge[0].edges)
 
 
 # The backward passes of the public API: `backward` and `grad`.
@@ -406,6 +448,7 @@ def backward(
             "or leave it out for all leaves"
         )
     targets = [node for node, _ in edges_of(inputs, "backward()")]
+    refuse_paths_outside(roots, inputs)
     for t in inputs:
         if isinstance(t, Tensor):
             retain_grad(t)
@@ -565,6 +608,7 @@ def _grad(
     else:
         roots = roots_of(outputs, cotangents, options.create_graph, "autograd.grad()")
         edges = edges_of(inputs, "autograd.grad()")
+        refuse_paths_outside(roots, inputs)
         outside = inputs_outside(outputs, inputs)
         if outside:
             grads = _through_captures(roots, inputs, outside, options)
@@ -595,6 +639,7 @@ def _through_captures(
         )
     outer = edges_of([inputs[k] for k in outside], "autograd.grad()")
     further = [(edges_of([t], "autograd.grad()")[0], g) for t, g in captured]
+    refuse_paths_outside(further, [inputs[k] for k in outside])
     beyond = iter(options.run(further, outer, keep_graph=True))
     rest = iter(grads[len(pairs) :])
     return [next(beyond) if k in outside else next(rest) for k in range(len(inputs))]

@@ -13,14 +13,14 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fad.core.level import bind, captured_by_jit
+from fad.core.level import bind, captured_by_jit, inside, last_level_id, outside, state
 from fad.core.primitive import Primitive
 from fad.core.tensor import Storage, Tensor, has_history, meta_of, new_tensor, storage_of
 from fad.core.types import Operand, PyTree
 from fad.errors import GradientError, describe
 from fad.tape.graph import alias
 from fad.tape.recorder import ROOT, as_tensor
-from fad.views.aliases import DualLink, Link, has_error, link_dual, snapshot
+from fad.views.aliases import DualLink, Link, has_error, link_dual, snapshot, stopped
 from fad.views.chains import IDENTITY, Step
 from fad.views.make_view import bind_view, detach
 
@@ -35,10 +35,8 @@ def clone(t: Tensor) -> Tensor:
 
 def shallow_copy(t: Tensor) -> Tensor:
     """Another Tensor that shares the storage: writes to one are seen in both; a leaf of its own."""
-    if t.level is ROOT and t.requires_grad and not has_error(t) and not has_history(t):
-        leaf = detach(t)
-        leaf._requires_grad = True
-        return leaf
+    if t.requires_grad and not has_error(t) and _is_leaf(t):
+        return _made_leaf(detach(t))
     view: Tensor = bind_view(t, Step(IDENTITY))
     return view
 
@@ -46,22 +44,30 @@ def shallow_copy(t: Tensor) -> Tensor:
 def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     """A leaf with a storage of its own; views and detached Tensors copied with it are aliases of its copy.
 
+    Inside of a transform, a copy of what it differentiates has the same history.
+
     Raises:
         GradientError: the Tensor has a history, which cannot be copied.
     """
-    if t.level is not ROOT or captured_by_jit(t):
-        return as_tensor(clone(t))
+    attributes, t = outside(t).__dict__, inside(t)
+    if id(t) in memo:  # what it stands for was copied as the base of a view
+        copied: Tensor = memo[id(t)]
+        return copied
     requires_grad = t.requires_grad
-    if has_history(t):
+    if requires_grad and not _is_leaf(t):
+        if t.level is not ROOT and t.level is not state.body:
+            return as_tensor(clone(t))
         raise GradientError(
             "only leaves can be copied deeply (Tensors created explicitly by the user support the deepcopy "
             f"protocol), and {describe(t)} was computed from others: write x.clone() to keep its history, "
             "or copy x.detach()"
         )
-    new = new_tensor(copy.deepcopy(t.value, memo), ROOT)  # the memory of `t` may be donated
-    memo[id(t)] = new
-    new._requires_grad = requires_grad
-    new.__dict__.update(copy.deepcopy(t.__dict__, memo))
+    if t.level is ROOT:
+        new = new_tensor(copy.deepcopy(t.value, memo), ROOT)  # the memory of `t` may be donated
+    else:
+        new = as_tensor(clone(stopped(t) if requires_grad else t))
+    memo[id(t)] = _made_leaf(new) if requires_grad else new
+    new.__dict__.update(copy.deepcopy(attributes, memo))
     if t.meta is None:
         return new
     meta = meta_of(new)
@@ -70,6 +76,22 @@ def deep_copy(t: Tensor, memo: dict[int, Any]) -> Tensor:
     if t.meta.link is not None:
         _copy_link(new, t.meta, memo, copy.deepcopy)
     return new
+
+
+def _is_leaf(t: Tensor) -> bool:
+    """Whether the user made ``t``, which requires grad, a leaf: it is no argument of a transform."""
+    if has_history(t):
+        return False
+    meta = inside(t).meta
+    return t.level is ROOT or (meta is not None and meta.made_leaf >= 0)
+
+
+def _made_leaf(t: Tensor) -> Tensor:
+    """``t``, which has no history, as a leaf that requires grad."""
+    if t.level is not ROOT:
+        meta_of(t).made_leaf = last_level_id()
+    t._requires_grad = True
+    return t
 
 
 def handle(x: Any, memo: dict[int, Any]) -> Any:

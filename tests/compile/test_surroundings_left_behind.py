@@ -10,7 +10,7 @@ import pytest
 from helpers import is_idle
 
 import fad
-from fad.errors import GradientError, LevelError
+from fad.errors import GradientError, HostValueError, LevelError
 
 
 def test_a_value_of_the_trace_that_stays_outside_is_an_error():
@@ -230,3 +230,52 @@ def test_a_call_that_is_refused_leaves_python_state_as_it_was():
         ]
         assert list(table) == ["a", "b"]
     assert is_idle()
+
+
+@pytest.mark.parametrize("alias", [lambda w: w[:2], lambda w: w.detach(), lambda w: w.T[0]])
+def test_an_alias_left_behind_of_what_is_written_to_later_is_named(alias):
+    class Model:
+        w, v = fad.ones((2, 2)), None
+
+    model = Model()
+
+    def f():
+        model.v = alias(model.w)
+        model.w.add_(1.0)
+
+    with pytest.raises(LevelError, match=r"model\.v is a Tensor of it.*left_behind.py:\d+.*Return"):
+        fad.jit(f)()
+    assert model.v is None and model.w.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+class Observer(fad.Function):
+    seen = fad.zeros(1)
+
+    @staticmethod
+    def forward(ctx, x):
+        Observer.seen.copy_(x.detach())
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+def checkpointed(x):
+    Observer.seen.copy_(x.detach())
+    return x * 1.0
+
+
+@pytest.mark.parametrize("f", [Observer.apply, fad.checkpoint(checkpointed)])
+def test_what_may_run_again_in_the_body_does_not_write_outside(f):
+    with pytest.raises(LevelError, match="of a fad.Function, of checkpoint.*return the new value"):
+        fad.jit(f)(fad.ones(1))
+    assert Observer.seen.tolist() == [0.0]
+
+
+def test_how_one_number_of_a_tensor_from_outside_is_read():
+    counts, x = fad.tensor([3.0, 4.0]), fad.ones(2)
+    for read in (lambda: counts[0].item(), lambda: float(counts[0])):
+        with pytest.raises(HostValueError, match=r"w\.tolist\(\)\[0\] for w\[0\]\.item\(\)"):
+            fad.jit(lambda read=read: x * read())()
+    assert fad.jit(lambda: x * counts.tolist()[0])().tolist() == [3.0, 3.0]

@@ -10,6 +10,7 @@ import pytest
 from helpers import assert_close
 
 import fad
+from fad.errors import HostValueError
 
 SHAPES = [(3,), (2, 2), ()]
 VALUES = [np.random.default_rng(i).normal(size=s).astype(np.float32) for i, s in enumerate(SHAPES)]
@@ -75,6 +76,8 @@ def test_a_norm_that_is_not_finite() -> None:
     with pytest.raises(ArithmeticError, match="the norm of order 2.0 is inf.*detect_anomaly"):
         fad.nn.utils.clip_grad_norm_(w, 1.0, error_if_nonfinite=True)
     assert w.grad.tolist() == [math.inf, 1.0]
+    with pytest.raises(HostValueError, match="error_if_nonfinite=True reads the norm"):
+        fad.jit(lambda: fad.nn.utils.clip_grad_norm_(w, 1.0, error_if_nonfinite=True))()
 
 
 def test_parameters_as_a_vector(torch: Any) -> None:

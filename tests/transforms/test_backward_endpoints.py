@@ -356,3 +356,43 @@ def test_pytorch_refuses_every_backward_inside_of_a_transform(torch: Any) -> Non
     for call in [*calls, lambda x: func.jvp(f, (x,), (x,))]:
         with pytest.raises(RuntimeError, match="inside a functorch transform"):
             call(x)
+
+
+# Of p, v -> p's gradient, and two rows v.
+BODIES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "scan": lambda f, p, xs: fad.lax.scan(lambda c, v: (c, f(c, v)), p, xs)[1],
+    "map": lambda f, p, xs: fad.lax.map(lambda pv: f(*pv), (fnp.stack([p, p]), xs)),
+    "fori_loop": lambda f, p, xs: fad.lax.fori_loop(
+        0, 2, lambda i, c: (c[0], c[1].at[i].set(f(c[0], xs[i]))), (p, xs)
+    )[1],
+    "cond": lambda f, p, xs: fnp.stack([fad.lax.cond(v.sum() > 0, f, f, p, v) for v in xs]),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("body", BODIES)
+def test_a_pass_in_a_loop_to_a_leaf_outside_says_what_to_write(body: str, compiled: bool) -> None:
+    p, xs = leaf([3.0]), fad.tensor([[2.0], [5.0]])
+    jit: Any = fad.jit if compiled else lambda f: f
+
+    def of_outside(c: Any, v: Any) -> Any:
+        return fad.autograd.grad((p * p * v).sum(), p)[0]
+
+    def of_carry(c: Any, v: Any) -> Any:
+        return fad.autograd.grad((c * c * v).sum(), c)[0]
+
+    def of_leaf(c: Any, v: Any) -> Any:
+        q = c.detach().requires_grad_()
+        return fad.autograd.grad((q * q * v).sum(), q)[0]
+
+    def of_function(c: Any, v: Any) -> Any:
+        return fad.grad(lambda q: (q * q * v).sum())(p)
+
+    for f in (of_outside, of_carry):
+        with pytest.raises(GradientError, match=r"body of scan, cond.*c\.detach\(\).*fad\.grad"):
+            jit(lambda xs, f=f: BODIES[body](f, p, xs))(xs)
+    for f in (of_leaf, of_function):
+        got = jit(lambda xs, f=f: BODIES[body](f, p, xs))(xs)
+        assert got.tolist() == [[12.0], [30.0]]
+    with pytest.raises(GradientError, match="Set requires_grad=True"):
+        fad.jit(lambda x: x.sum().backward())(xs)

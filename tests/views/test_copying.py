@@ -10,6 +10,7 @@ from helpers import leaf
 from values import assert_close
 
 import fad
+import fad.numpy as fnp
 from fad.errors import GradientError
 
 V = jnp.array([1.0, 2.0, 3.0])
@@ -117,3 +118,62 @@ def test_attributes_of_the_user_are_copied_and_pickled():
         q.momentum.add_(1.0)
         assert q.momentum.tolist() == [1.0, 1.0] and p.momentum.tolist() == [0.0, 0.0]
     assert copy.deepcopy(p).itself is not p
+
+
+TRANSFORMS = {
+    "jit": fad.jit,
+    "vmap": fad.vmap,
+    "vmap in jit": lambda f: fad.jit(fad.vmap(f)),
+    "grad": lambda f: fad.grad(lambda x: f(x).sum()),
+    "checkpoint": fad.checkpoint,
+    "checkpoint in jit": lambda f: fad.jit(fad.checkpoint(f)),
+}
+
+
+@pytest.mark.parametrize("transform", [name for name in TRANSFORMS if name != "checkpoint in jit"])
+@pytest.mark.parametrize("of", [copy.deepcopy, copy.copy])
+def test_a_copy_of_a_leaf_made_in_a_transform_is_a_leaf_of_its_own(transform, of):
+    def f(x):
+        p = x.detach().requires_grad_()
+        c = of(p)
+        assert c.is_leaf and c.requires_grad
+        ((p - c) * 3.0).sum().backward()
+        return x * (p.grad - c.grad)
+
+    got = TRANSFORMS[transform](f)(fnp.ones((1, 2)))
+    assert got.tolist() == [[6.0, 6.0]]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_a_copy_in_a_transform_of_a_view_is_a_view_of_the_copy(transform):
+    def f(x):
+        base = x * 0.0
+        with fad.no_grad():
+            part = base.detach()[..., :1]
+            whole = part.base
+            copied, copied_part = copy.deepcopy((whole, part))
+            copied.add_(2.0)
+            part.add_(1.0)
+        return x * copied_part + x * part
+
+    assert TRANSFORMS[transform](f)(fnp.ones((1, 2))).tolist() == [[3.0, 3.0]]
+
+
+def test_what_is_returned_from_jit_passes_no_gradient_through_a_copy():
+    w = leaf(V)
+    for of in (copy.deepcopy, copy.copy):
+        for _ in range(2):
+            w.grad = None
+            fad.jit(lambda of=of: ((w - of(w)) * 3.0).sum())().backward()
+            assert w.grad.tolist() == [3.0, 3.0, 3.0]
+
+
+def test_a_copy_of_an_argument_keeps_the_derivatives_of_transforms_around():
+    def f(x):
+        return (x * copy.deepcopy(x)).sum()
+
+    expected = fad.grad(f)(V)
+    assert expected.tolist() == (2 * V).tolist()
+    assert fad.grad(fad.jit(f))(V).tolist() == expected.tolist()
+    assert fad.jit(fad.grad(f))(V).tolist() == expected.tolist()
+    assert fad.jvp(fad.jit(f), (V,), (V,))[1] == fad.jvp(f, (V,), (V,))[1] == 2 * (V * V).sum()
