@@ -230,7 +230,7 @@ class Twins:
             return t
         if not t._level.alive and t.born < t._level.id:  # it was written to there
             self._settle(t)
-        if t._level is not ROOT:
+        if t._level is not ROOT and t._level is not self.around:
             return t
         with modes(body=self.around, watermark=-1, base_watermark=-1):
             return self._make(t)

@@ -328,9 +328,9 @@ class TracedBody(Level):
         """The Tensor from outside that ``t`` stands for; else ``t`` itself."""
         return t
 
-    def origin(self, t: Tensor) -> Tensor:
-        """`outside`, of all bodies; of an argument of one too."""
-        return t
+    def origins(self, t: Tensor) -> list[Tensor]:
+        """What ``t`` stands for, as an argument too: around this body, around that one, and so on."""
+        return []
 
     def lower(self, x: Operand) -> Array:
         """``x`` as JAX sees it in the body."""

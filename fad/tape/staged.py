@@ -366,12 +366,13 @@ class StagedLevel(RecordingLevel, TracedBody):
     def outside(self, t: Tensor) -> Tensor:
         return t if self.twins is None else self.twins.outside(t)
 
-    def origin(self, t: Tensor) -> Tensor:
+    def origins(self, t: Tensor) -> list[Tensor]:
         if self.twins is None:
-            return t
+            return []
         roots = [root.tensor for root in self.twins.roots if root.twin is t]
-        t, around = (roots or [self.outside(t)])[0], self.twins.around
-        return t if around is None else around.origin(t)
+        outer, around = (roots or [self.outside(t)])[0], self.twins.around
+        more = [] if around is None else [around.inside(outer), *around.origins(outer)]
+        return more if outer is t else [outer, *more]
 
     def note(self, event: Event, t: Tensor | None = None) -> None:
         if event == "draw":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import jax
@@ -217,26 +217,33 @@ def refuse_paths_outside(roots: Sequence[PyTree], inputs: Sequence[PyTree]) -> N
     """
     if not bodies.traced or state.body is None:
         return
-    originals = [t for t in map(_original, inputs) if t is not None]
+    originals = [t for x in inputs for t in _originals(x)]
     with constants():
         ends = set(map(gradient_edge, originals))
     for node in itertools.chain.from_iterable([_graph(edge) for edge, _ in roots]):
-        tensor = beyond_bodies(node)
-        if tensor is None:
-            continue
-        with constants():
-            behind = tensor.node, 0
-        if not all([ends.isdisjoint(n.edges) for n in _graph(behind)]):
+        if _leads_outside(node, ends):
             node.run()  # raises
 
 
-def _original(x: PyTree) -> Tensor | None:
-    """The Tensor outside of all bodies of `jit` that an input is, or stands for; None if there is none."""
+def _leads_outside(node: PyTree, ends: Set[PyTree]) -> bool:
+    """Whether the graph outside, which goes on from ``node``, leads to one of these ends."""
+    tensor = beyond_bodies(node)
+    if tensor is None:
+        return False
+    with constants():
+        behind = tensor.node, 0
+    graph = list(_graph(behind))
+    return any([_leads_outside(n, ends) or not ends.isdisjoint(n.edges) for n in graph])
+
+
+def _originals(x: PyTree) -> list[Tensor]:
+    """The Tensors around the bodies of `jit` that an input stands for."""
     if isinstance(x, GradientEdge):
-        return beyond_bodies(x.node) if x.node._leaf is None else _original(x.node._leaf)
-    x, body = inside(x), state.body
-    original = x if body is None else body.origin(x)
-    return None if original is x else original
+        if x.node._leaf is None:
+            tensor = beyond_bodies(x.node)
+            return [] if tensor is None else [tensor]
+        x = x.node._leaf
+    return [] if state.body is None else state.body.origins(inside(x))
 
 
 # `backward` inside of a transform
