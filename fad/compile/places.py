@@ -45,10 +45,14 @@ def is_a(x: object, kinds: type | tuple[type, ...]) -> bool:
     return issubclass(type(x), kinds)
 
 
-def attributes_slot(kind: type) -> types.GetSetDescriptorType | None:
+_Slot: TypeAlias = types.GetSetDescriptorType | types.MemberDescriptorType
+_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def attributes_slot(kind: type) -> _Slot | None:
     """What gives the dict with the attributes of an object of this class, by no code of the class."""
     slots = [vars(k).get("__dict__") for k in kind.__mro__]
-    return next((slot for slot in slots if type(slot) is types.GetSetDescriptorType), None)
+    return next((slot for slot in slots if is_a(slot, _SLOTS)), None)
 
 
 class Access(NamedTuple):
@@ -447,8 +451,7 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
 def _wrapped(x: PyTree) -> PyTree:
     """What ``x`` wraps, as `functools.wraps` notes it, or None."""
     raw = inspect.getattr_static(x, "__wrapped__", None)
-    is_slot = is_a(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
-    return raw.__get__(x, type(x)) if is_slot else raw
+    return raw.__get__(x, type(x)) if is_a(raw, _SLOTS) else raw
 
 
 def _items(place: Place, x: PyTree) -> Iterator[Place]:
@@ -503,7 +506,8 @@ def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
     attributes: dict[str, tuple[PyTree, bool]] = {}
     for kind in reversed(users_classes(x if is_a(x, type) else type(x))):
         for name, value in list(vars(kind).items()):
-            if is_a(value, types.MemberDescriptorType) and not is_a(x, type):  # a slot
+            is_slot = is_a(value, types.MemberDescriptorType) and name != "__dict__"
+            if is_slot and not is_a(x, type):
                 attributes[name] = _slot_value(value, x), False
             elif not (
                 name.startswith("__") or hasattr(type(value), "__get__") or name == "_abc_impl"

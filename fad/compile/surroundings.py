@@ -110,6 +110,8 @@ _VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
 _PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
 _ARRAYS = (np.ndarray, jax.Array)
 _READ = (*NUMBERS, *_ARRAYS, np.generic, enum.Enum)  # that there is another one is seen
+# Of the classes of libraries, those that are looked into, or lead on.
+_PARTED = (*_CONTAINERS, tuple, types.MappingProxyType, types.ModuleType, Tensor, type(ABSENT))
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
 _COMPARED = 1 << 16  # bytes of an array of NumPy that a trace may have written to
 _FIRST = 64  # items of a container that was empty that are looked at
@@ -330,7 +332,7 @@ class Guard:
         numbers: dict[int, int] = {}  # of the ways, by the id of the place
         self._kinds: list[tuple[str, int, object, str]] = []
         self._filled: list[tuple[str, int, Parts]] = []  # with functions
-        self._empty: list[tuple[str, int]] = []
+        self._empty: list[tuple[str, int, bool]] = []  # and whether they are to stay so
         self._read: list[tuple[str, int, PyTree]] = []  # numbers and the like
         # The containers that they are in, without Tensors, and their keys, or how many things are there.
         self._sizes: dict[int, tuple[str, int, PyTree]] = {}
@@ -362,15 +364,22 @@ class Guard:
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
+            before = parts.get(id(x), [])
             is_filled = _is_container(x) and id(x) in of_code
-            is_empty = _is_container(x) and not is_filled and not parts.get(id(x))
+            is_empty = _is_container(x) and not is_filled and not before
+            is_asked = _is_container(x) and (place.is_variable or _is_named(place, reads))
+            if is_asked and is_a(x, set) and (before or len(x)):
+                # What the trace itself has changed is not there at the next call.
+                size = _size_of(x) if _parts_of(x) == before else ()
+                self._sizes[id(x)] = place.name, self._number(place, numbers, leading), size
+                continue
             if not (is_filled or is_empty or _may_change_kind(place, is_held)):
                 continue
             number = self._number(place, numbers, leading)
             if is_filled:
                 self._filled.append((place.name, number, parts.get(id(x), [])))
             elif is_empty:
-                self._empty.append((place.name, number))
+                self._empty.append((place.name, number, is_asked and not len(x)))
             else:
                 self._kinds.append((place.name, number, kind_of(x), _in_words(x)))
         self._leading, self._moved = leading, are_moved
@@ -411,11 +420,11 @@ class Guard:
     def _note(self) -> None:
         """Note what is there: of data that leads to no Tensor the type, of all else the very object."""
         values = self._values()
-        empty = {k for _, k in self._empty}
+        empty = {k: is_asked for _, k, is_asked in self._empty}
         of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
         arrays = {k for _, k, was in self._read if is_a(was, weakref.ref)}
-        of_a_type |= empty
+        of_a_type |= empty.keys()
         in_holders = set(self._read_in_holders.values())  # looked at with all that is there
         same = [p for p in self.places if not p.listed or id(p) in self._moved]
         looks = [(p.access, p.within, p.key) for p in same]
@@ -423,6 +432,7 @@ class Guard:
         # How to get what is to be of the same type, and which of that was empty.
         self._looks: list[Callable[[], PyTree]] = []
         self._may_fill: list[bool] = []
+        self._stay_empty: list[bool] = []
         for k, (access, within, key, behind) in enumerate(self._ways):
             if access is None or k in in_holders:
                 continue
@@ -432,13 +442,20 @@ class Guard:
             else:
                 self._looks.append(access.look(within, key))
                 self._may_fill.append(k in empty)
+                self._stay_empty.append(empty.get(k, False))
         # What gives things that are to be the same, many in one call.
         self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
         self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
         containers = [values[k] for _, k, _ in self._sizes.values()]
-        self._rows.append(functools.partial(map, len, containers))
-        views = [view_of(x, "keys") for x in containers if is_a(x, dict)]
-        self._rows += [functools.partial(iter, view) for view in views]
+        if containers:
+            self._rows.append(functools.partial(map, len, containers))
+        self._rows += [
+            functools.partial(iter, view_of(x, "keys"))
+            if is_a(x, dict)
+            else functools.partial(items_of, x)
+            for x in containers
+            if is_a(x, dict) or _is_small_set(x)
+        ]
         holders = [x for _, x, _ in self._holders]
         self._rows.append(functools.partial(map, type, holders))
         tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
@@ -465,6 +482,8 @@ class Guard:
             else:
                 self._mixed += [items, _BETWEEN]
                 self._selected += [*selected, True]
+        if not any(self._stay_empty):
+            self._stay_empty = []
         there = self._typed_now()
         self._types = list(map(type, there))
         self._seen = self._same_now(there)
@@ -511,6 +530,8 @@ class Guard:
         for x, count in self._were_filled:
             if len(x) != count:
                 return False
+        if any(map(len, itertools.compress(typed, self._stay_empty))):
+            return False
         may_fill = itertools.chain(self._were_empty, itertools.compress(typed, self._may_fill))
         return not any(map(_holds_things, filter(len, may_fill)))
 
@@ -547,11 +568,10 @@ class Guard:
             elif not _is_same_value(values[k], was):
                 yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
         for name, k, size in self._sizes.values():
-            if _size_of(values[k]) != size:
-                yield (
-                    name,
-                    "has other keys now" if is_a(size, tuple) else "is longer or shorter now",
-                )
+            now = _size_of(values[k])
+            if len(now) != len(size) or not all(map(_is_same_key, now, size)):
+                has_parts = is_a(values[k], (dict, set))
+                yield name, f"has other {'keys' if has_parts else 'parts'} now"
 
     def _differences(self) -> Iterator[tuple[str, str]]:
         for place in self.places:
@@ -565,8 +585,8 @@ class Guard:
             if kind_of(values[k]) is not kind_before:
                 yield name, f"is {_in_words(values[k])} now, was {was}"
         yield from self._changed_numbers(values)
-        for name, k in self._empty:
-            if _holds_things(values[k]):
+        for name, k, is_asked in self._empty:
+            if _holds_things(values[k]) or (is_asked and len(values[k])):
                 yield name, "is no longer empty"
         filled = [(name, values[k], parts) for name, k, parts in self._filled]
         for name, x, parts in [*self._holders, *filled]:
@@ -647,7 +667,9 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
     One that the trace itself changes would be another one at each call: it does not count, and the user is
     warned of it. A flag counts all the same, since it may say that a call was the first one.
     """
-    if place.access is None or place.parent is None or not is_a(place.value, _READ):
+    if place.access is None or place.parent is None:
+        return False
+    if not (is_a(place.value, _READ) or (_is_whole(place.value) and _is_of_user(place))):
         return False
     if place.has_changed and type(place.value) is not bool:
         return False
@@ -659,6 +681,20 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
     if is_a(row.value, dict) and type(place.key) is not str:
         taken = {None}
     return _may_take_any(row, reads, taken)
+
+
+def _is_whole(x: PyTree) -> bool:
+    """Whether ``x`` is an object of a library, into which nothing looks: a slice, a dtype, a generator."""
+    is_other = x is None or is_a(x, _PARTED) or _is_code(x)
+    return not is_other and is_opaque(type(x).__module__)
+
+
+def _is_of_user(place: Place) -> bool:
+    """Whether the function that leads to a place is none of a library."""
+    parent = place.parent
+    while parent is not None and not is_a(parent.value, types.FunctionType):
+        parent = parent.parent
+    return parent is None or not is_opaque(parent.value.__module__)
 
 
 _INDEXED = (list, tuple, collections.deque, dict)
@@ -674,11 +710,17 @@ def _may_take_any(row: Place, reads: Collection[str], taken: Collection[str | No
     return row.is_variable or _is_named(row, reads)
 
 
-def _size_of(x: PyTree) -> PyTree:
-    """The keys of a dict, in their order; of another container, how many things are in it."""
+def _size_of(x: PyTree) -> tuple[PyTree, ...]:
+    """The class, and the keys of a dict or of a small set; of another, how many things are in it."""
     if not _is_container(x):
-        return None
-    return tuple(view_of(x, "keys")) if is_a(x, dict) else len(x)
+        return (None,)
+    if is_a(x, dict):
+        return type(x), *view_of(x, "keys")
+    return (type(x), *items_of(x)) if _is_small_set(x) else (type(x), len(x))
+
+
+def _is_small_set(x: PyTree) -> bool:
+    return is_a(x, set) and set.__len__(x) <= _FIRST
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:
@@ -686,22 +728,31 @@ def _is_named(place: Place, reads: Collection[str]) -> bool:
 
 
 def _is_same_value(a: PyTree, b: PyTree) -> bool:
-    """Whether ``a`` is ``b``, or a number or a text as ``b`` is, to the bit; no code of the user runs."""
+    """Whether ``a`` is ``b``, or a number or a text as ``b`` is, to the bit, or equal and of a library."""
     if a is b:
         return True
     kind = type(a)
-    if kind is not type(b) or not (kind in NUMBERS or is_a(a, np.generic)):
+    if kind is not type(b):
         return False
+    if kind is slice:
+        return all(map(_is_same_value, _of_slice(a), _of_slice(b)))
+    if kind is frozenset:
+        return len(a) == len(b) and all(map(_is_same_key, a, b))
+    if not (kind in NUMBERS or is_a(a, np.generic)):
+        return kind.__hash__ is not None and _is_whole(a) and _is_same_key(a, b)
     if is_a(a, np.generic):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()  # type: ignore[no-any-return]
     same: bool = repr(a) == repr(b) if kind in (float, complex) else a == b
     return same
 
 
+_of_slice = operator.attrgetter("start", "stop", "step")
+
+
 def _value_in_words(x: PyTree) -> str:
     if is_a(x, enum.Enum):
         return f"{type(x).__name__}.{x._name_}"
-    if type(x) not in NUMBERS and not is_a(x, np.generic):
+    if type(x) not in NUMBERS and not _is_whole(x):
         return _in_words(x)
     return _in_words(x) if type(x) is int and x.bit_length() > 128 else reprlib.repr(x)
 
@@ -764,11 +815,11 @@ def _parts_of(x: PyTree) -> Parts:
 
 def _is_same_part(a: tuple[object, object], b: tuple[object, object]) -> bool:
     (key, kind), (other, other_kind) = a, b
-    if kind is not other_kind:
-        return False
-    return key is other or bool(
-        type(key) is type(other) and hash(key) == hash(other) and key == other
-    )
+    return kind is other_kind and _is_same_key(key, other)
+
+
+def _is_same_key(a: PyTree, b: PyTree) -> bool:
+    return a is b or bool(type(a) is type(b) and hash(a) == hash(b) and a == b)
 
 
 def _is_traced_at(x: PyTree, level: PyTree) -> bool:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import collections
+import datetime
+import decimal
 import enum
+import fractions
 import functools
 import gc
 import itertools
+import pathlib
+import re
 import sys
 import types
 import weakref
@@ -202,6 +207,16 @@ READ = {
     "an array of numpy": [np.ones(2), np.zeros(2), np.zeros(2), np.ones(2), np.ones(2)],
     "a number of numpy": [np.float32(1.0), np.float32(2.0), np.float32(1.0)],
     "a key": [jax.random.key(k) for k in (0, 1, 1, 0, 2)],
+    "a dtype": [np.dtype("int32"), np.dtype("float32"), np.dtype("float32"), np.dtype("int32")],
+    "a slice": [slice(0, 1), slice(0, 2), slice(0, 2.0), slice(0, 1), slice(0, 1)],
+    "a range": [range(1), range(3), range(3), range(1), range(2)],
+    "bytes": [b"a", b"ab", b"ab", b"a", b""],
+    "a frozenset": [frozenset(), frozenset("ab"), frozenset("ab"), frozenset(), frozenset("a")],
+    "a fraction": [fractions.Fraction(1, k) for k in (1, 2, 2, 1, 4)],
+    "a decimal": [decimal.Decimal(k) for k in (1, 2, 2, 1, 4)],
+    "a time": [datetime.timedelta(seconds=k) for k in (1, 2, 2, 1, 4)],
+    "a path": [pathlib.Path(k) for k in ("a", "ab", "ab", "a", "abc")],
+    "a pattern": [re.compile(k) for k in ("a", "ab", "ab", "a", "abc")],
 }
 _scale: Any = None
 
@@ -239,6 +254,10 @@ def scaled(w, x):
         return w * (0.5 if x in ("half", Mode.HALF) else 2.0)
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return w + fad.random.normal(x, (2,))
+    if isinstance(x, (re.Pattern, datetime.timedelta)):
+        return w * (len(x.pattern) if isinstance(x, re.Pattern) else x.seconds)
+    if not isinstance(x, (np.ndarray, np.generic, jax.Array, float, int)):
+        return w * float(len(str(x)) + sum(map(ord, str(x))))
     return w * x if x is not True else w + 1.0
 
 
@@ -764,6 +783,90 @@ def test_an_array_that_is_gone_is_not_one_that_is_none(make):
     kept.mask = row[0] = None
     gc.collect()
     assert masked().tolist() == first().tolist() == [2.0, 2.0]
+
+
+SETS = {
+    "a set": (lambda: {"a"}, lambda x: x.add("w")),
+    "an empty set": (set, lambda x: x.add("w")),
+    "fewer": (lambda: {"a", "w"}, lambda x: x.remove("w")),
+    "an empty list": (list, lambda x: x.append("w")),
+    "an empty dict": (dict, lambda x: x.update(w=1.0)),
+    "an empty deque": (collections.deque, lambda x: x.append("w")),
+}
+ASKED = {
+    "in": lambda x: 2.0 if "w" in x else 1.0,
+    "bool": lambda x: 2.0 if x else 1.0,
+    "len": len,
+    "items": lambda x: len("".join(sorted(x))),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED)
+@pytest.mark.parametrize("kind", SETS)
+def test_what_is_in_a_set_or_in_what_was_empty(kind, ask):
+    (make, change), read = SETS[kind], ASKED[ask]
+    w, names, kept = fad.ones(1), make(), Holder(names=make())
+    of_variable, traces = counted(lambda: w * read(names))
+    of_attribute = fad.jit(lambda: w * read(kept.names))
+    for _ in range(3):
+        assert of_variable().tolist() == of_attribute().tolist() == [read(names)]
+        names = type(names)(names)  # equal ones that are made anew
+    assert len(traces) == 1
+    change(names), change(kept.names)
+    assert of_variable().tolist() == of_attribute().tolist() == [read(names)]
+
+
+def test_a_set_says_that_a_call_was_the_first():
+    w, done = fad.ones(1), set()
+
+    def body():
+        if "first" not in done:
+            done.add("first")
+            return w * 5.0
+        return w * 1.0
+
+    step, traces = counted(body)
+    assert [step().item() for _ in range(4)] == [5.0, 1.0, 1.0, 1.0]
+    assert len(traces) == 2
+
+
+def test_what_a_body_puts_into_what_was_empty_traces_nothing():
+    w, log, table = fad.ones(1), [], {}
+
+    def body():
+        log.append("traced")
+        table["rate"] = 2.0
+        return w * table["rate"]
+
+    step, traces = counted(body)
+    assert [step().item() for _ in range(4)] == [2.0] * 4
+    assert len(traces) == 1
+
+
+def test_an_object_of_a_library_is_the_one_that_is_there():
+    w, kept = fad.ones(2), Holder(generator=np.random.default_rng(0))
+    step, traces = counted(lambda: w * kept.generator.random())
+    assert step().tolist() == step().tolist()
+    kept.generator = np.random.default_rng(1)
+    assert "kept.generator is " in step.explain()
+    assert_close(step()[0].item(), np.random.default_rng(1).random())
+    assert len(traces) == 2
+
+
+def test_the_attributes_of_a_simple_namespace():
+    w, kept = fad.ones(1), types.SimpleNamespace(w=fad.ones(1))
+    kept.settings = types.SimpleNamespace(a=1.0, b=1.0)
+    total = fad.jit(lambda: w * sum(vars(kept.settings).values()))
+    unpacked = fad.jit(lambda: w * (lambda a, b: a + b)(**vars(kept.settings)))
+    assert total().tolist() == unpacked().tolist() == [2.0]
+    kept.settings.a = 3.0
+    assert "kept.settings.a is 3.0 now, was 1.0" in total.explain()
+    assert total().tolist() == unpacked().tolist() == [4.0]
+    step, traces = counted(lambda: kept.w * 2.0)
+    for k in range(4):
+        setattr(kept, f"loss{k}", 0.5)
+        step()
+    assert len(traces) == 1
 
 
 _COMPUTED = "".join(["l", "r"])
