@@ -80,7 +80,7 @@ _CELL = Access(getattr, setattr, ())
 _ITEM = Access(operator.getitem, operator.setitem, ())
 _LIST_ITEM = Access(list.__getitem__, list.__setitem__, ())
 _DEQUE_ITEM = Access(collections.deque.__getitem__, collections.deque.__setitem__, ())
-_TUPLE_ITEM = Access(tuple.__getitem__, None, ())
+TUPLE_ITEM = Access(tuple.__getitem__, None, ())
 _DICT_ITEM = Access(dict.get, operator.setitem)
 _PROXY_ITEM = Access(types.MappingProxyType.get)
 _NTH = Access(lambda values, k: next(itertools.islice(values, k, None)), None, ())
@@ -88,7 +88,7 @@ _NTH = Access(lambda values, k: next(itertools.islice(values, k, None)), None, (
 _ROW_ITEMS: dict[PyTree, Access | None] = {
     list: _LIST_ITEM,
     collections.deque: _DEQUE_ITEM,
-    tuple: _TUPLE_ITEM,
+    tuple: TUPLE_ITEM,
     _DictValues: _NTH,
     set: None,
     frozenset: None,
@@ -136,13 +136,17 @@ def _is_plain(access: Access, within: PyTree, key: PyTree) -> bool:
     return access is _LIST_ITEM and type(within) is list
 
 
+_WITH_VARIABLES = (types.FunctionType, types.MethodType, types.ModuleType, functools.partial)
+
+
 class Place(NamedTuple):
     """An item, an attribute or a variable, with the ``value`` in it.
 
     ``parent``: the place of the container, object or function that it belongs to. ``within``, ``key``,
     ``access``: where it is in memory: of a variable the cell or the module, else what is in ``parent``. What
     does not change, as the object of a method, has no ``access``. ``listed``: it is among the `contents` of
-    the parent.
+    the parent, or in a tuple. ``via`` gives ``within`` of a parent that is a function or the like; where
+    there is no ``access``, the value.
     """
 
     name: str
@@ -152,6 +156,7 @@ class Place(NamedTuple):
     within: PyTree = None
     key: PyTree = None
     listed: bool = False
+    via: Callable[[PyTree], PyTree] | None = None
 
     @property
     def look(self) -> Callable[[], PyTree] | None:
@@ -179,9 +184,11 @@ class Place(NamedTuple):
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a variable of a function or of a module."""
-        owner = None if self.parent is None else self.parent.value
-        return bool(self.name) and is_a(owner, (types.FunctionType, types.ModuleType))
+        """Whether it is a variable of a function or of a module, or an argument that one has already."""
+        parent = self.parent
+        if parent is not None and parent.key == "__defaults__":
+            parent = parent.parent
+        return bool(self.name) and parent is not None and is_a(parent.value, _WITH_VARIABLES)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -420,8 +427,8 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
     x, within = place.value, place.name
     if is_a(x, (types.MethodType, types.BuiltinMethodType)):
         name = f"{within}.__self__" if within else "self"
-        inner = [Place("", x.__func__, place)] if is_a(x, types.MethodType) else []
-        return [Place(name, x.__self__, place), *inner]
+        ways = [(name, "__self__"), ("", "__func__")][: 1 + is_a(x, types.MethodType)]
+        return [_part_of(place, name, part) for name, part in ways]
     if is_a(x, types.FunctionType):
         return _of_function(place, x)
     if is_a(x, types.ModuleType):
@@ -431,14 +438,19 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
         variables = [(n, v) for n, v in list(vars(x).items()) if n in names]
         return [_attribute(place, n, v) for n, v in variables if is_home or is_a(v, Tensor)]
     if is_a(x, functools.partial):
-        parts = [Place(f"{within}<argument {k}>", v, place) for k, v in enumerate(x.args)]
+        name, via = within + "<argument {}>", operator.attrgetter("args")
+        parts = [
+            Place(name.format(k), v, place, TUPLE_ITEM, x.args, k, True, via)
+            for k, v in enumerate(x.args)
+        ]
+        via = operator.attrgetter("keywords")
         parts += [
-            Place(f"{within}<argument {k}>", v, place, _DICT_ITEM, x.keywords, k)
+            Place(name.format(k), v, place, _DICT_ITEM, x.keywords, k, False, via)
             for k, v in x.keywords.items()
         ]
-        return [Place("", x.func, place), *parts]
+        return [_part_of(place, "", "func"), *parts]
     wrapped = _wrapped(x) if callable(x) else None
-    inner = [] if wrapped is None else [Place("", wrapped, place)]
+    inner = [] if wrapped is None else [Place("", wrapped, place, via=_wrapped)]
     if is_a(x, Tensor) and x.meta is not None:
         inner += [
             Place("", f, place)
@@ -446,6 +458,12 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
             for f in (hooks or {}).values()
         ]
     return [*inner, *_items(place, x), *_attributes(place, x)]
+
+
+def _part_of(place: Place, name: str, part: str) -> Place:
+    """What is for good in a method or the like."""
+    via = operator.attrgetter(part)
+    return Place(name, via(place.value), place, via=via)
 
 
 def _wrapped(x: PyTree) -> PyTree:
@@ -536,21 +554,31 @@ def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
     """The places of what a function closes over, of its defaults, and of the globals that its code names."""
     code, defaults = f.__code__, f.__defaults__ or ()
     parts = list(_attributes(place, f))
-    for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+    for k, (name, cell) in enumerate(zip(code.co_freevars, f.__closure__ or (), strict=True)):
         with contextlib.suppress(ValueError):  # it has none yet
-            if not is_a(cell.cell_contents, Table):  # what an operation has looked up before
-                parts.append(Place(name, cell.cell_contents, place, _CELL, cell, "cell_contents"))
+            x = cell.cell_contents
+            if not is_a(x, Table):  # what an operation has looked up before
+                via = functools.partial(_cell_of, k)
+                parts.append(Place(name, x, place, _CELL, cell, "cell_contents", False, via))
     if defaults:
         parts.append(Place("", defaults, place, _ATTRIBUTE, f, "__defaults__"))
         names = code.co_varnames[code.co_argcount - len(defaults) :]
-        parts += [Place(n, v, parts[-1]) for n, v in zip(names, defaults, strict=False)]
-    words = f.__kwdefaults__ or {}
-    parts += [Place(k, v, place, _DICT_ITEM, words, k) for k, v in words.items()]
+        row = parts[-1]
+        parts += [
+            Place(n, v, row, TUPLE_ITEM, defaults, k, True)
+            for k, (n, v) in enumerate(zip(names, defaults, strict=False))
+        ]
+    words, via = f.__kwdefaults__ or {}, operator.attrgetter("__kwdefaults__")
+    parts += [Place(k, v, place, _DICT_ITEM, words, k, False, via) for k, v in words.items()]
     space = {} if is_opaque(f.__module__) else f.__globals__
     for name in _names(code) & space.keys():
         if not _is_of_library(space[name]):
             parts.append(Place(name, space[name], place, _DICT_ITEM, space, name))
     return parts
+
+
+def _cell_of(k: int, f: types.FunctionType) -> PyTree:
+    return f.__closure__[k]  # type: ignore[index]
 
 
 def _is_of_library(x: PyTree) -> bool:

@@ -72,6 +72,7 @@ from fad.compile.places import (
     GONE,
     MOST,
     NUMBERS,
+    TUPLE_ITEM,
     Access,
     Look,
     Place,
@@ -397,29 +398,30 @@ class Guard:
             if id(step) not in numbers:
                 behind = numbers[id(step.parent)] if _is_behind(step, leading) else None
                 within = step.value if step.access is None else step.within
-                self._ways.append(
-                    _Trail(step.access, within if behind is None else None, step.key, behind)
-                )
+                within, via = (within, None) if behind is None else (None, step.via)
+                self._ways.append(_Trail(step.access, within, step.key, behind, via))
                 numbers[id(step)] = len(numbers)
         return numbers[id(place)]
 
-    def _values(self) -> list[PyTree]:
-        """What is at the end of the ways now, `ABSENT` if nothing is."""
+    def _values(self, places: list[PyTree] | None = None) -> list[PyTree]:
+        """What is at the end of the ways now, `ABSENT` if nothing is; and in ``places`` what that is in."""
         values: list[PyTree] = []
-        for access, within, key, behind in self._ways:
-            within = within if behind is None else values[behind]
-            value = within
-            if access is not None:
-                try:
-                    value = access.look(within, key)()
-                except GONE:
-                    value = ABSENT
+        places = [] if places is None else places
+        for access, within, key, behind, via in self._ways:
+            try:
+                within = within if behind is None else values[behind]
+                within = within if via is None else via(within)
+                value = within if access is None else access.look(within, key)()
+            except GONE:
+                value = ABSENT
             values.append(value)
+            places.append(within)
         return values
 
     def _note(self) -> None:
         """Note what is there: of data that leads to no Tensor the type, of all else the very object."""
-        values = self._values()
+        places: list[PyTree] = []
+        values = self._values(places)
         empty = {k: is_asked for _, k, is_asked in self._empty}
         of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
@@ -433,10 +435,11 @@ class Guard:
         self._looks: list[Callable[[], PyTree]] = []
         self._may_fill: list[bool] = []
         self._stay_empty: list[bool] = []
-        for k, (access, within, key, behind) in enumerate(self._ways):
-            if access is None or k in in_holders:
+        for k, (within, (access, _, key, _, _)) in enumerate(zip(places, self._ways, strict=True)):
+            # An item of a tuple changes with the tuple, but may be a list that gets longer.
+            is_fixed = access is None or (access is TUPLE_ITEM and k not in empty)
+            if is_fixed or k in in_holders:
                 continue
-            within = within if behind is None else values[behind]
             if k in arrays or k not in of_a_type:
                 (array_looks if k in arrays else looks).append((access, within, key))
             else:
@@ -582,7 +585,7 @@ class Guard:
                 yield name, f"is {_in_words(x)} now, was of {kind.__name__}"
         values = self._values()
         for name, k, kind_before, was in self._kinds:
-            if kind_of(values[k]) is not kind_before:
+            if not _is_same_kind(kind_of(values[k]), kind_before):
                 yield name, f"is {_in_words(values[k])} now, was {was}"
         yield from self._changed_numbers(values)
         for name, k, is_asked in self._empty:
@@ -631,18 +634,32 @@ class Retraces:
 
 
 def kind_of(x: PyTree) -> object:
-    """What a part may be another one of, at a later call, without a trace; of a function its code."""
+    """What a part may be another one of, at a later call, without a trace; of a function its code.
+
+    Of a `functools.partial` also how many arguments it has, and the names of keywords.
+    """
     if issubclass(type(x), _VALUES):
         return "value"
     if not _is_code(x):
         return type(x)
-    while True:
-        if is_a(x, (functools.partial, types.MethodType)):
-            x = x.func if is_a(x, functools.partial) else x.__func__
+    arguments: tuple[object, ...] = ()
+    while not is_a(x, types.FunctionType):
+        if is_a(x, functools.partial):
+            arguments += len(x.args), *x.keywords
+            x = x.func
+        elif is_a(x, types.MethodType):
+            x = x.__func__
         elif not is_a(x, type) and hasattr(x, "__wrapped__"):
             x = x.__wrapped__
         else:
-            return x.__code__ if is_a(x, types.FunctionType) else x
+            break
+    kind = x.__code__ if is_a(x, types.FunctionType) else x
+    return (kind, *arguments) if arguments else kind
+
+
+def _is_same_kind(a: object, b: object) -> bool:
+    both = type(a) is tuple and type(b) is tuple
+    return a is b or (both and a[0] is b[0] and a[1:] == b[1:])  # type: ignore[index]
 
 
 def _is_data(x: PyTree) -> bool:
@@ -667,7 +684,7 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
     One that the trace itself changes would be another one at each call: it does not count, and the user is
     warned of it. A flag counts all the same, since it may say that a call was the first one.
     """
-    if place.access is None or place.parent is None:
+    if (place.access is None and place.via is None) or place.parent is None:
         return False
     if not (is_a(place.value, _READ) or (_is_whole(place.value) and _is_of_user(place))):
         return False
@@ -759,7 +776,9 @@ def _value_in_words(x: PyTree) -> str:
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:
     """Whether a program depends on the kind of what is there; ``is_held``: in what leads to its Tensors."""
-    if place.access is None or (is_held and place.listed):
+    if place.access is None:
+        return place.via is not None
+    if is_held and place.listed:
         return False
     return place.value is None or is_held or place.is_variable or callable(place.value)
 
@@ -771,17 +790,15 @@ class _Trail(NamedTuple):
     within: PyTree
     key: PyTree
     behind: int | None
+    via: Callable[[PyTree], PyTree] | None
 
 
 def _is_behind(place: Place, leading: Collection[int]) -> bool:
     """Whether a place is found from its parent on, which may be another one by then."""
     parent = place.parent
-    return (
-        place.access is not None
-        and parent is not None
-        and place.within is parent.value
-        and id(parent.value) not in leading
-    )
+    if parent is None or parent.parent is None or id(parent.value) in leading:
+        return False  # that of a function that is compiled is the same at each call
+    return place.via is not None or (place.access is not None and place.within is parent.value)
 
 
 def _is_container(x: PyTree) -> bool:
@@ -815,7 +832,7 @@ def _parts_of(x: PyTree) -> Parts:
 
 def _is_same_part(a: tuple[object, object], b: tuple[object, object]) -> bool:
     (key, kind), (other, other_kind) = a, b
-    return kind is other_kind and _is_same_key(key, other)
+    return _is_same_kind(kind, other_kind) and _is_same_key(key, other)
 
 
 def _is_same_key(a: PyTree, b: PyTree) -> bool:

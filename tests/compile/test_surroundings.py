@@ -573,6 +573,100 @@ def test_a_variable_that_is_another_function_or_class():
     assert len(traces) == 4
 
 
+def focal(p, gamma, scale=1.0):
+    return (p**gamma).sum() * scale
+
+
+class Focal:
+    def __init__(self, gamma):
+        self.gamma = gamma
+
+    def forward(self, p):
+        return focal(p, self.gamma)
+
+    def __call__(self, p):
+        return self.forward(p)
+
+
+class FlatFocal(Focal):
+    def forward(self, p):
+        return p.sum() * self.gamma
+
+
+def powers(gamma):
+    return lambda p: focal(p, gamma)
+
+
+def times(k):
+    def decorator(f):
+        @functools.wraps(f)
+        def call(p):
+            return f(p) * k
+
+        return call
+
+    return decorator
+
+
+def with_default(gamma):
+    return lambda p, gamma=gamma: focal(p, gamma)
+
+
+def with_keyword(gamma):
+    return lambda p, *, gamma=gamma: focal(p, gamma)
+
+
+MADE = {
+    "a partial": lambda g: functools.partial(focal, gamma=g),
+    "a partial of a position": lambda g: functools.partial(lambda g, p: focal(p, g), g),
+    "a partial with more": lambda g: functools.partial(
+        focal, gamma=g, **({"scale": 5.0} if g == 3.0 else {})
+    ),
+    "a closure": powers,
+    "of a closure": lambda g: powers(powers(g)(fad.ones(1)).item() * g),
+    "a function in a closure": lambda g: times(1.0)(powers(g)),
+    "a bound method": lambda g: Focal(g).forward,
+    "a method of another class": lambda g: (Focal if g == 1.0 else FlatFocal)(2.0).__call__,
+    "a method of a function": lambda g: types.MethodType(lambda self, p: focal(p, self), g),
+    "a decorator": lambda g: times(g)(focal_of_two),
+    "a decorator twice": lambda g: times(2.0)(times(g)(focal_of_two)),
+    "a default": with_default,
+    "a keyword": with_keyword,
+    "an array": lambda g: powers(jnp.asarray(g)),
+    "an object": lambda g: (lambda x: lambda p: focal(p, x.gamma))(Focal(g)),
+    "a list": lambda g: (lambda x: lambda p: focal(p, x[0]))([g]),
+    "vmap": lambda g: fad.vmap(powers(g), in_dims=None, axis_size=1),
+    "grad": lambda g: fad.grad(powers(g)),
+    "jit": lambda g: fad.jit(powers(g)),
+    "checkpoint": lambda g: fad.checkpoint(powers(g)),
+    "another transform": lambda g: (fad.grad if g == 1.0 else fad.checkpoint)(powers(2.0)),
+}
+
+
+def focal_of_two(p):
+    return focal(p, 2.0)
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_a_function_of_the_same_code_that_is_made_anew(make):
+    w, kept, loss = fad.tensor([2.0]), Holder(), make(1.0)
+    kept.losses = [make(1.0)]
+    held = Holder(w=w, loss=make(1.0))
+    kept.loss = make(1.0)
+    bodies = [
+        lambda: kept.loss(w) * 1.0,
+        lambda: loss(w) * 1.0,
+        lambda: kept.losses[0](w) * 1.0,
+        lambda: held.loss(held.w) * 1.0,
+    ]
+    steps, traces = zip(*map(counted, bodies), strict=True)
+    for gamma in (1.0, 1.0, 1.0, 3.0, 3.0, 1.0):
+        loss = kept.losses[0] = kept.loss = held.loss = make(gamma)
+        for step in steps:
+            assert_close(step(), loss(w) * 1.0)
+    assert make is MADE["an array"] or [len(x) for x in traces] == [2] * 4
+
+
 def test_a_second_way_to_the_same_tensors():
     w = [one()]
     optimizer = [functools.partial(lambda way, x: way[0] * x, w)]
