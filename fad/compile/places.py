@@ -45,11 +45,10 @@ def is_a(x: object, kinds: type | tuple[type, ...]) -> bool:
     return issubclass(type(x), kinds)
 
 
-_Slot: TypeAlias = types.GetSetDescriptorType | types.MemberDescriptorType
 _SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
-def attributes_slot(kind: type) -> _Slot | None:
+def attributes_slot(kind: type) -> PyTree:
     """What gives the dict with the attributes of an object of this class, by no code of the class."""
     slots = [vars(k).get("__dict__") for k in kind.__mro__]
     return next((slot for slot in slots if is_a(slot, _SLOTS)), None)
@@ -261,6 +260,12 @@ def attributes_of(x: PyTree) -> dict[str, PyTree] | None:
     return None if slot is None else slot.__get__(x, kind)
 
 
+def table_of(x: PyTree) -> dict[PyTree, PyTree] | None:
+    """A dict, or the attributes of an object of the user, into which something new may come."""
+    is_other = is_a(x, (Tensor, types.FunctionType))
+    return x if is_a(x, dict) else None if is_other else attributes_of(x)
+
+
 def users_classes(kind: type) -> list[type]:
     """The classes of the user among a class and its bases."""
     return [k for k in kind.__mro__ if not is_opaque(k.__module__)]
@@ -339,15 +344,44 @@ _LOADS = (
 
 @functools.lru_cache(maxsize=1024)
 def reads_of(code: types.CodeType) -> frozenset[str]:
-    """The names of attributes and globals that code reads, but not to call them; and its texts, as keys."""
+    """The names of attributes and globals that code reads, but not to call them; and its texts, as keys.
+
+    Where it computes the name of an attribute, that is as `vars`.
+    """
     names = set(_texts(code.co_consts))
-    for step in dis.get_instructions(code):
+    steps = list(dis.get_instructions(code))
+    if any(_is_computed(steps[k + 1 :]) for k, x in enumerate(steps) if x.argval == "getattr"):
+        names.add("vars")
+    for step in steps:
         calls = step.opname in _LOADS_OF_ATTRIBUTES and sys.version_info >= (3, 12)
         if step.opname in _LOADS and not (calls and (step.arg or 0) & 1):
             names.add(step.argval)
     return frozenset(names).union(
         *[reads_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     )
+
+
+def _is_computed(steps: Sequence[dis.Instruction]) -> bool:
+    """Whether the second argument of a call, which begins with these steps, is no constant."""
+    depth, last = 0, None
+    for step in steps:
+        depth += dis.stack_effect(step.opcode, step.arg)
+        if depth <= 0:
+            break
+        last = step.opname if depth == 2 else last
+    return last != "LOAD_CONST"
+
+
+@functools.lru_cache(maxsize=1024)
+def sought_by(code: types.CodeType) -> frozenset[str]:
+    """The names of attributes and the keys without which code may go on."""
+    names = {*code.co_names}
+    asks = not names.isdisjoint("getattr hasattr get pop setdefault".split())
+    asks = asks or any(step.opname == "CONTAINS_OP" for step in dis.get_instructions(code))
+    texts = [x for x in code.co_consts if type(x) is str and asks]
+    read = reads_of(code) if names & {"AttributeError", "KeyError"} else frozenset()
+    inner = [sought_by(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    return read.union(texts, *inner)
 
 
 # What gives all that is in a dict, or what a computed key is given to.
@@ -419,6 +453,11 @@ def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
             yield name, x
 
 
+# What is for good in a method, a function or a `functools.partial`.
+_OBJECT, _CODE, _WORDS = map(operator.attrgetter, ("__self__", "__func__", "__kwdefaults__"))
+_FUNCTION, _ARGUMENTS, _KEYWORDS = map(operator.attrgetter, ("func", "args", "keywords"))
+
+
 def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
     """The places in what is in ``place``; in a module, those with these names.
 
@@ -427,8 +466,8 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
     x, within = place.value, place.name
     if is_a(x, (types.MethodType, types.BuiltinMethodType)):
         name = f"{within}.__self__" if within else "self"
-        ways = [(name, "__self__"), ("", "__func__")][: 1 + is_a(x, types.MethodType)]
-        return [_part_of(place, name, part) for name, part in ways]
+        inner = [Place("", x.__func__, place, via=_CODE)] if is_a(x, types.MethodType) else []
+        return [Place(name, x.__self__, place, via=_OBJECT), *inner]
     if is_a(x, types.FunctionType):
         return _of_function(place, x)
     if is_a(x, types.ModuleType):
@@ -438,17 +477,16 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
         variables = [(n, v) for n, v in list(vars(x).items()) if n in names]
         return [_attribute(place, n, v) for n, v in variables if is_home or is_a(v, Tensor)]
     if is_a(x, functools.partial):
-        name, via = within + "<argument {}>", operator.attrgetter("args")
+        name = within + "<argument {}>"
         parts = [
-            Place(name.format(k), v, place, TUPLE_ITEM, x.args, k, True, via)
+            Place(name.format(k), v, place, TUPLE_ITEM, x.args, k, True, _ARGUMENTS)
             for k, v in enumerate(x.args)
         ]
-        via = operator.attrgetter("keywords")
         parts += [
-            Place(name.format(k), v, place, _DICT_ITEM, x.keywords, k, False, via)
+            Place(name.format(k), v, place, _DICT_ITEM, x.keywords, k, False, _KEYWORDS)
             for k, v in x.keywords.items()
         ]
-        return [_part_of(place, "", "func"), *parts]
+        return [Place("", x.func, place, via=_FUNCTION), *parts]
     wrapped = _wrapped(x) if callable(x) else None
     inner = [] if wrapped is None else [Place("", wrapped, place, via=_wrapped)]
     if is_a(x, Tensor) and x.meta is not None:
@@ -458,12 +496,6 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
             for f in (hooks or {}).values()
         ]
     return [*inner, *_items(place, x), *_attributes(place, x)]
-
-
-def _part_of(place: Place, name: str, part: str) -> Place:
-    """What is for good in a method or the like."""
-    via = operator.attrgetter(part)
-    return Place(name, via(place.value), place, via=via)
 
 
 def _wrapped(x: PyTree) -> PyTree:
@@ -568,8 +600,8 @@ def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
             Place(n, v, row, TUPLE_ITEM, defaults, k, True)
             for k, (n, v) in enumerate(zip(names, defaults, strict=False))
         ]
-    words, via = f.__kwdefaults__ or {}, operator.attrgetter("__kwdefaults__")
-    parts += [Place(k, v, place, _DICT_ITEM, words, k, False, via) for k, v in words.items()]
+    words = f.__kwdefaults__ or {}
+    parts += [Place(k, v, place, _DICT_ITEM, words, k, False, _WORDS) for k, v in words.items()]
     space = {} if is_opaque(f.__module__) else f.__globals__
     for name in _names(code) & space.keys():
         if not _is_of_library(space[name]):

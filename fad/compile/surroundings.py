@@ -87,6 +87,8 @@ from fad.compile.places import (
     places_of,
     reads_of,
     rows_of,
+    sought_by,
+    table_of,
     taken_from,
     view_of,
 )
@@ -113,6 +115,7 @@ _ARRAYS = (np.ndarray, jax.Array)
 _READ = (*NUMBERS, *_ARRAYS, np.generic, enum.Enum)  # that there is another one is seen
 # Of the classes of libraries, those that are looked into, or lead on.
 _PARTED = (*_CONTAINERS, tuple, types.MappingProxyType, types.ModuleType, Tensor, type(ABSENT))
+_GETTERS = (operator.attrgetter, operator.itemgetter)
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
 _COMPARED = 1 << 16  # bytes of an array of NumPy that a trace may have written to
 _FIRST = 64  # items of a container that was empty that are looked at
@@ -339,8 +342,11 @@ class Guard:
         self._sizes: dict[int, tuple[str, int, PyTree]] = {}
         # Of those in holders, by what they are in, and the key.
         self._read_in_holders: dict[tuple[int, PyTree], int] = {}
-        codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
-        reads = frozenset[str]().union(*map(reads_of, codes))
+        functions = [p.value for p in places if is_a(p.value, types.FunctionType)]
+        codes = [f.__code__ for f in functions]
+        getters = [p.value.__reduce__()[1] for p in places if is_a(p.value, _GETTERS)]
+        names = [str(name).split(".") for name in _each(getters)]
+        reads = frozenset[str]().union(*map(reads_of, codes), *names)
         taken = frozenset[str | None]().union(*map(taken_from, codes))
         for place in places:
             if _is_read(place, reads, taken):
@@ -383,6 +389,19 @@ class Guard:
                 self._empty.append((place.name, number, is_asked and not len(x)))
             else:
                 self._kinds.append((place.name, number, kind_of(x), _in_words(x)))
+        users = [f.__code__ for f in functions if not is_opaque(f.__module__)]
+        sought = frozenset[str]().union(*map(sought_by, users))
+        # Of dicts and objects, the keys and names that code looks for and that are not there.
+        self._missing: dict[int, tuple[str, int, Collection[str]]] = {}
+        for place in places:
+            table = table_of(place.value)
+            if table is None or id(table) in self._missing or len(self._missing) == _FIRST:
+                continue
+            is_any = table is place.value
+            absent = [x for x in sought.difference(table) if is_any or x.isidentifier()]
+            if absent:
+                number = self._number(place, numbers, leading)
+                self._missing[id(table)] = place.name, number, absent
         self._leading, self._moved = leading, are_moved
         # A program that its own trace has made one for other contents is for one call.
         self._is_noted = next(self._differences(), None) is None
@@ -403,10 +422,10 @@ class Guard:
                 numbers[id(step)] = len(numbers)
         return numbers[id(place)]
 
-    def _values(self, places: list[PyTree] | None = None) -> list[PyTree]:
-        """What is at the end of the ways now, `ABSENT` if nothing is; and in ``places`` what that is in."""
+    def _values(self) -> tuple[list[PyTree], list[PyTree]]:
+        """What is at the end of the ways now, `ABSENT` if nothing is; and before it what that is in."""
+        places: list[PyTree] = []
         values: list[PyTree] = []
-        places = [] if places is None else places
         for access, within, key, behind, via in self._ways:
             try:
                 within = within if behind is None else values[behind]
@@ -416,15 +435,15 @@ class Guard:
                 value = ABSENT
             values.append(value)
             places.append(within)
-        return values
+        return places, values
 
     def _note(self) -> None:
         """Note what is there: of data that leads to no Tensor the type, of all else the very object."""
-        places: list[PyTree] = []
-        values = self._values(places)
+        places, values = self._values()
         empty = {k: is_asked for _, k, is_asked in self._empty}
         of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
+        of_a_type -= {k for _, k, _ in self._missing.values()}
         arrays = {k for _, k, was in self._read if is_a(was, weakref.ref)}
         of_a_type |= empty.keys()
         in_holders = set(self._read_in_holders.values())  # looked at with all that is there
@@ -434,31 +453,29 @@ class Guard:
         # How to get what is to be of the same type, and which of that was empty.
         self._looks: list[Callable[[], PyTree]] = []
         self._may_fill: list[bool] = []
-        self._stay_empty: list[bool] = []
+        stay: list[bool] = []
         for k, (within, (access, _, key, _, _)) in enumerate(zip(places, self._ways, strict=True)):
             # An item of a tuple changes with the tuple, but may be a list that gets longer.
-            is_fixed = access is None or (access is TUPLE_ITEM and k not in empty)
-            if is_fixed or k in in_holders:
+            if access is None or (access is TUPLE_ITEM and k not in empty) or k in in_holders:
                 continue
             if k in arrays or k not in of_a_type:
                 (array_looks if k in arrays else looks).append((access, within, key))
             else:
                 self._looks.append(access.look(within, key))
                 self._may_fill.append(k in empty)
-                self._stay_empty.append(empty.get(k, False))
+                stay.append(empty.get(k, False))
+        self._stay_empty = stay if any(stay) else []
         # What gives things that are to be the same, many in one call.
         self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
         self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
         containers = [values[k] for _, k, _ in self._sizes.values()]
         if containers:
             self._rows.append(functools.partial(map, len, containers))
-        self._rows += [
-            functools.partial(iter, view_of(x, "keys"))
-            if is_a(x, dict)
-            else functools.partial(items_of, x)
-            for x in containers
-            if is_a(x, dict) or _is_small_set(x)
-        ]
+        views = [_keys_of(x) for x in containers]
+        self._rows += [functools.partial(iter, view) for view in views if view is not None]
+        absent = [(table_of(values[k]), n) for _, k, names in self._missing.values() for n in names]
+        if absent:
+            self._rows.append(functools.partial(map, dict.__contains__, *zip(*absent, strict=True)))
         holders = [x for _, x, _ in self._holders]
         self._rows.append(functools.partial(map, type, holders))
         tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
@@ -485,8 +502,6 @@ class Guard:
             else:
                 self._mixed += [items, _BETWEEN]
                 self._selected += [*selected, True]
-        if not any(self._stay_empty):
-            self._stay_empty = []
         there = self._typed_now()
         self._types = list(map(type, there))
         self._seen = self._same_now(there)
@@ -533,7 +548,7 @@ class Guard:
         for x, count in self._were_filled:
             if len(x) != count:
                 return False
-        if any(map(len, itertools.compress(typed, self._stay_empty))):
+        if self._stay_empty and any(map(len, itertools.compress(typed, self._stay_empty))):
             return False
         may_fill = itertools.chain(self._were_empty, itertools.compress(typed, self._may_fill))
         return not any(map(_holds_things, filter(len, may_fill)))
@@ -560,7 +575,7 @@ class Guard:
 
     def changed_numbers(self) -> list[tuple[str, str]]:
         """Names of numbers, and of the like, that have changed, and how."""
-        return list(self._changed_numbers(self._values()))
+        return list(self._changed_numbers(self._values()[1]))
 
     def _changed_numbers(self, values: Sequence[PyTree]) -> Iterator[tuple[str, str]]:
         for name, k, was in self._read:
@@ -573,8 +588,7 @@ class Guard:
         for name, k, size in self._sizes.values():
             now = _size_of(values[k])
             if len(now) != len(size) or not all(map(_is_same_key, now, size)):
-                has_parts = is_a(values[k], (dict, set))
-                yield name, f"has other {'keys' if has_parts else 'parts'} now"
+                yield name, "has other parts now"
 
     def _differences(self) -> Iterator[tuple[str, str]]:
         for place in self.places:
@@ -583,11 +597,14 @@ class Guard:
         for name, x, kind in self._classes:
             if type(x) is not kind:
                 yield name, f"is {_in_words(x)} now, was of {kind.__name__}"
-        values = self._values()
+        _, values = self._values()
         for name, k, kind_before, was in self._kinds:
             if not _is_same_kind(kind_of(values[k]), kind_before):
                 yield name, f"is {_in_words(values[k])} now, was {was}"
         yield from self._changed_numbers(values)
+        for name, k, absent in self._missing.values():
+            for key in {*absent}.intersection(table_of(values[k]) or ()):
+                yield name, f"has {key} now"
         for name, k, is_asked in self._empty:
             if _holds_things(values[k]) or (is_asked and len(values[k])):
                 yield name, "is no longer empty"
@@ -731,13 +748,12 @@ def _size_of(x: PyTree) -> tuple[PyTree, ...]:
     """The class, and the keys of a dict or of a small set; of another, how many things are in it."""
     if not _is_container(x):
         return (None,)
-    if is_a(x, dict):
-        return type(x), *view_of(x, "keys")
-    return (type(x), *items_of(x)) if _is_small_set(x) else (type(x), len(x))
+    keys = _keys_of(x)
+    return type(x), *([len(x)] if keys is None else keys)
 
 
-def _is_small_set(x: PyTree) -> bool:
-    return is_a(x, set) and set.__len__(x) <= _FIRST
+def _keys_of(x: PyTree) -> Collection[PyTree] | None:
+    return None if is_a(x, set) and set.__len__(x) > _FIRST else contents(x)[0].keys
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:
@@ -751,19 +767,12 @@ def _is_same_value(a: PyTree, b: PyTree) -> bool:
     kind = type(a)
     if kind is not type(b):
         return False
-    if kind is slice:
-        return all(map(_is_same_value, _of_slice(a), _of_slice(b)))
-    if kind is frozenset:
-        return len(a) == len(b) and all(map(_is_same_key, a, b))
-    if not (kind in NUMBERS or is_a(a, np.generic)):
+    if not (kind in (*NUMBERS, slice) or is_a(a, np.generic)):
         return kind.__hash__ is not None and _is_whole(a) and _is_same_key(a, b)
     if is_a(a, np.generic):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()  # type: ignore[no-any-return]
-    same: bool = repr(a) == repr(b) if kind in (float, complex) else a == b
+    same: bool = repr(a) == repr(b) if kind in (float, complex, slice) else a == b
     return same
-
-
-_of_slice = operator.attrgetter("start", "stop", "step")
 
 
 def _value_in_words(x: PyTree) -> str:

@@ -10,6 +10,7 @@ import fractions
 import functools
 import gc
 import itertools
+import operator
 import pathlib
 import re
 import sys
@@ -879,6 +880,48 @@ def test_an_array_that_is_gone_is_not_one_that_is_none(make):
     assert masked().tolist() == first().tolist() == [2.0, 2.0]
 
 
+def _by_attribute(kept):
+    try:
+        return kept.clip
+    except AttributeError:
+        return 1.0
+
+
+def _by_key(kept):
+    try:
+        return kept.table["clip"]
+    except KeyError:
+        return 1.0
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda kept: getattr(kept, "clip", 1.0),
+        lambda kept: kept.clip if hasattr(kept, "clip") else 1.0,
+        lambda kept: kept.table.get("clip", 1.0),
+        lambda kept: 4.0 * kept.table["clip"] / 4.0 if "clip" in kept.table else 1.0,
+        _by_attribute,
+        _by_key,
+    ],
+)
+def test_what_was_missing_where_code_looks_for_it(read, leads):
+    w, kept = fad.ones(1), Holder(table={"rate": 1.0})
+    if leads:
+        w = kept.w = kept.table["w"] = fad.ones(1)
+    step, traces = counted(lambda: (kept.w if leads else w) * read(kept))
+    for k in range(3):
+        assert step().item() == 1.0
+        setattr(kept, f"other{k}", 2.0)
+    assert len(traces) == 1
+    kept.clip = kept.table["clip"] = 0.25
+    assert "traces anew" in step.explain()
+    assert [step().item(), step().item()] == [0.25, 0.25]
+    del kept.clip, kept.table["clip"]
+    assert step().item() == 1.0
+
+
 SETS = {
     "a set": (lambda: {"a"}, lambda x: x.add("w")),
     "an empty set": (set, lambda x: x.add("w")),
@@ -976,6 +1019,15 @@ class Rates:
 
 _SETTINGS = Rates()
 _RATES = collections.deque([0.5])
+_NAMES = ("ra" + "te",)
+_RATE_OF, _LR_OF = operator.attrgetter(*_NAMES), operator.itemgetter("lr")
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+
+_SLOTS = Slotted()
 
 
 @pytest.mark.parametrize(
@@ -993,13 +1045,20 @@ _RATES = collections.deque([0.5])
         lambda w: w * sum(vars(_SETTINGS).values()),
         lambda w: w * sum(_SETTINGS.__dict__.values()),
         lambda w: w * sum(_RATES),
+        lambda w: w * sum(getattr(_SETTINGS, f"ra{x}") for x in ["te"]),
+        lambda w: w * sum(getattr(_SETTINGS, n) for n in _NAMES),
+        lambda w: w * getattr(_SETTINGS, _NAMES[0], 1.0),
+        lambda w: w * _RATE_OF(_SETTINGS) * _LR_OF(_GROUP),
+        lambda w: w * sum(getattr(_SLOTS, n) for n in _SLOTS.__slots__),
     ],
 )
 def test_numbers_that_code_comes_to_without_naming_them(code):
     w = fad.tensor([1.0, 2.0])
     compiled = fad.jit(lambda: code(w))
     for rate in (0.5, 0.25, 0.125):
-        _RATES[0] = _SETTINGS.rate = _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"]["lr"] = rate
+        _SLOTS.scale = _RATES[0] = _SETTINGS.rate = _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"][
+            "lr"
+        ] = rate
         assert compiled().tolist() == code(w).tolist()
 
 
