@@ -447,8 +447,10 @@ def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
     for name, x in list(vars(kind).items()):
         if is_a(x, (staticmethod, classmethod)):
             x = x.__func__
-        elif is_a(x, (property, functools.cached_property)):
+        elif is_a(x, (property, functools.cached_property, functools.partialmethod)):
             x = x.fget if is_a(x, property) else x.func
+        elif users_classes(type(x)):
+            x = inspect.getattr_static(type(x), "__get__", None)
         if is_a(x, types.FunctionType):
             yield name, x
 
@@ -596,10 +598,8 @@ def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
         parts.append(Place("", defaults, place, _ATTRIBUTE, f, "__defaults__"))
         names = code.co_varnames[code.co_argcount - len(defaults) :]
         row = parts[-1]
-        parts += [
-            Place(n, v, row, TUPLE_ITEM, defaults, k, True)
-            for k, (n, v) in enumerate(zip(names, defaults, strict=False))
-        ]
+        for k, (n, v) in enumerate(zip(names, defaults, strict=False)):
+            parts.append(Place(n, v, row, TUPLE_ITEM, defaults, k, True))
     words = f.__kwdefaults__ or {}
     parts += [Place(k, v, place, _DICT_ITEM, words, k, False, _WORDS) for k, v in words.items()]
     space = {} if is_opaque(f.__module__) else f.__globals__

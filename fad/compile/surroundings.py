@@ -25,12 +25,13 @@ NOTE [Containers that grow]
     parts.append(fad.ones(2))
     assert float(total()) == 4.0
 
-So a program is also for the contents of what holds these Tensors, as they were before the trace: the keys
-of a dict in their order, the length of a list, the names of attributes, and the kind of each part. Numbers,
+So a program is also for the contents of what holds these Tensors, as they were before the trace: the keys of
+a dict in their order, the length of a list, the names of attributes, and the kind of each part. Numbers,
 texts and arrays are of one kind, and an object may get more of them: a step that keeps its loss in an
 attribute is traced once. Of what holds none of these Tensors, a program is for variables of the same kind,
 and for what was None to be None still, and for an empty container to get nothing but numbers, texts and
-arrays (among its first 64 items). Where the trace itself has changed any of these, the next call is traced.
+arrays (among its first 64 items), or nothing, where code names it. Where the trace itself has changed any of
+these, the next call is traced.
 
 NOTE [numbers that code reads]
 
@@ -44,8 +45,9 @@ A number, a text, a flag, an enum or an array is that of the trace, so a program
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
 count calls in an attribute that no code reads traces nothing. Where code comes to items without naming them
 (by ``**group``, by ``values()``, by a computed key), it is for all in the dicts that it takes them from, if
-there are no more than 64, and for all attributes, where code takes ``vars(x)``. The program of a trace for
-other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
+there are no more than 64, and for all attributes, where code takes ``vars(x)``, or computes a name for
+`getattr`. An object of a library is one such value; so is, in a set, what is in it. The program of a trace
+for other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
 [numbers in bodies] in `fad.tape.staged`.
 """
 
@@ -378,7 +380,7 @@ class Guard:
             if is_asked and is_a(x, set) and (before or len(x)):
                 # What the trace itself has changed is not there at the next call.
                 size = _size_of(x) if _parts_of(x) == before else ()
-                self._sizes[id(x)] = place.name, self._number(place, numbers, leading), size
+                self._sizes[id(place)] = place.name, self._number(place, numbers, leading), size
                 continue
             if not (is_filled or is_empty or _may_change_kind(place, is_held)):
                 continue
@@ -394,12 +396,13 @@ class Guard:
         # Of dicts and objects, the keys and names that code looks for and that are not there.
         self._missing: dict[int, tuple[str, int, Collection[str]]] = {}
         for place in places:
-            table = table_of(place.value)
+            table, is_text = table_of(place.value), place.listed and type(place.key) is str
             if table is None or id(table) in self._missing or len(self._missing) == _FIRST:
                 continue
-            is_any = table is place.value
-            absent = [x for x in sought.difference(table) if is_any or x.isidentifier()]
-            if absent:
+            absent = [
+                x for x in sought.difference(table) if table is place.value or x.isidentifier()
+            ]
+            if absent and not (is_text and place.key not in reads):
                 number = self._number(place, numbers, leading)
                 self._missing[id(table)] = place.name, number, absent
         self._leading, self._moved = leading, are_moved
@@ -703,7 +706,8 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
     """
     if (place.access is None and place.via is None) or place.parent is None:
         return False
-    if not (is_a(place.value, _READ) or (_is_whole(place.value) and _is_of_user(place))):
+    x = place.value
+    if not (is_a(x, _READ) or (_is_whole(x) and not _is_of_fad(x) and _is_of_user(place))):
         return False
     if place.has_changed and type(place.value) is not bool:
         return False
@@ -723,12 +727,17 @@ def _is_whole(x: PyTree) -> bool:
     return not is_other and is_opaque(type(x).__module__)
 
 
+def _is_of_fad(x: PyTree) -> bool:
+    return type(x).__module__.partition(".")[0] == "fad"
+
+
 def _is_of_user(place: Place) -> bool:
     """Whether the function that leads to a place is none of a library."""
     parent = place.parent
     while parent is not None and not is_a(parent.value, types.FunctionType):
         parent = parent.parent
-    return parent is None or not is_opaque(parent.value.__module__)
+    # A function that wraps one of the user has the name of its module.
+    return parent is None or not is_opaque(parent.value.__globals__.get("__name__"))
 
 
 _INDEXED = (list, tuple, collections.deque, dict)
@@ -785,6 +794,8 @@ def _value_in_words(x: PyTree) -> str:
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:
     """Whether a program depends on the kind of what is there; ``is_held``: in what leads to its Tensors."""
+    if _is_of_fad(place.value) and not _is_of_user(place):
+        return False  # a transform may make one anew at each call
     if place.access is None:
         return place.via is not None
     if is_held and place.listed:

@@ -542,6 +542,41 @@ PAIRS = {
     "of objects": (Squares(), Absolute()),
     "methods": (Squares().__call__, Absolute().__call__),
 }
+TRANSFORMS = {
+    "fad.grad": fad.grad,
+    "fad.value_and_grad": fad.value_and_grad,
+    "fad.vmap": lambda f: fad.vmap(f, in_dims=None, axis_size=1),
+    "fad.jit": fad.jit,
+    "fad.checkpoint": fad.checkpoint,
+    "fad.jacrev": fad.jacrev,
+    "fad.jacfwd": fad.jacfwd,
+    "fad.hessian": fad.hessian,
+    "twice": lambda f: fad.grad(fad.jit(f)),
+    "no_grad": lambda f: fad.no_grad()(f),
+    "wraps": lambda f: times(2.0)(f),
+    "cache": functools.lru_cache,
+    "partial": functools.partial,
+    "object": lambda f: Holder(f=f).f,
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_transformed_function_that_is_made_anew_with_equal_contents(transform):
+    w, kept, mode = fad.tensor([2.0]), Holder(), "sum"
+    step, traces = counted(lambda: jax.tree.leaves(kept.loss(w))[0] * 1.0)
+    for _ in range(4):
+        config, names, table = Holder(k=2.0), {"a", "b"}, {"lr": 1.0}
+
+        def loss(p, config=config, names=names, table=table):
+            return (p**config.k).sum() * len(names) * table["lr"] * len(mode)
+
+        kept.loss = transform(loss)
+        step()
+    assert len(traces) == 1
+    config.k = 3.0
+    assert "traces anew" in step.explain()
+
+
 CODE = [("an item", pair) for pair in PAIRS] + [(place, "of fad") for place in list(FUNCTIONS)[1:]]
 
 
@@ -639,6 +674,8 @@ MADE = {
     "vmap": lambda g: fad.vmap(powers(g), in_dims=None, axis_size=1),
     "grad": lambda g: fad.grad(powers(g)),
     "jit": lambda g: fad.jit(powers(g)),
+    "grad of jit": lambda g: fad.grad(fad.jit(powers(g))),
+    "no_grad": lambda g: fad.no_grad()(powers(g)),
     "checkpoint": lambda g: fad.checkpoint(powers(g)),
     "another transform": lambda g: (fad.grad if g == 1.0 else fad.checkpoint)(powers(2.0)),
 }
@@ -1012,9 +1049,24 @@ _GROUP = {"lr": 0.5, "decay": 0.5}
 _NESTED = {"of": {"lr": 0.5}}
 
 
+class Described:
+    def __get__(self, x, kind=None):
+        return self if x is None else x.__dict__["rate"]
+
+    def __set__(self, x, value):
+        raise NotImplementedError
+
+
 class Rates:
+    described = Described()
+
     def __init__(self) -> None:
         self.rate = 0.5
+
+    def times(self, k):
+        return self.rate * k
+
+    doubled = functools.partialmethod(times, 2.0)
 
 
 _SETTINGS = Rates()
@@ -1050,6 +1102,8 @@ _SLOTS = Slotted()
         lambda w: w * getattr(_SETTINGS, _NAMES[0], 1.0),
         lambda w: w * _RATE_OF(_SETTINGS) * _LR_OF(_GROUP),
         lambda w: w * sum(getattr(_SLOTS, n) for n in _SLOTS.__slots__),
+        lambda w: w * _SETTINGS.described,
+        lambda w: w * _SETTINGS.doubled(),
     ],
 )
 def test_numbers_that_code_comes_to_without_naming_them(code):
