@@ -344,21 +344,29 @@ _LOADS = (
 
 @functools.lru_cache(maxsize=1024)
 def reads_of(code: types.CodeType) -> frozenset[str]:
-    """The names of attributes and globals that code reads, but not to call them; and its texts, as keys.
-
-    Where it computes the name of an attribute, that is as `vars`.
-    """
+    """The names of attributes and globals that code reads, but not to call them; and its texts, as keys."""
     names = set(_texts(code.co_consts))
-    steps = list(dis.get_instructions(code))
-    if any(_is_computed(steps[k + 1 :]) for k, x in enumerate(steps) if x.argval == "getattr"):
-        names.add("vars")
-    for step in steps:
+    for step in dis.get_instructions(code):
         calls = step.opname in _LOADS_OF_ATTRIBUTES and sys.version_info >= (3, 12)
         if step.opname in _LOADS and not (calls and (step.arg or 0) & 1):
             names.add(step.argval)
     return frozenset(names).union(
         *[reads_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def computed_of(code: types.CodeType) -> frozenset[str | None]:
+    """The global variables of which code gets attributes by computed names, and None for what is no variable.
+
+    Not those of a ``__getattr__``: the names that it hands on are in other code.
+    """
+    steps = [] if code.co_name.startswith("__getattr") else list(dis.get_instructions(code))
+    calls = [steps[k + 1 :] for k, x in enumerate(steps) if x.argval == "getattr"]
+    first = [call[0] for call in calls if _is_computed(call)]
+    inner = [computed_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    names = [x.argval if x.opname == "LOAD_GLOBAL" else None for x in first]
+    return frozenset(names).union(*inner)
 
 
 def _is_computed(steps: Sequence[dis.Instruction]) -> bool:

@@ -81,6 +81,7 @@ from fad.compile.places import (
     attributes_of,
     attributes_slot,
     by_way,
+    computed_of,
     contents,
     is_a,
     is_of_others,
@@ -347,7 +348,10 @@ class Guard:
         functions = [p.value for p in places if is_a(p.value, types.FunctionType)]
         codes = [f.__code__ for f in functions]
         getters = [p.value.__reduce__()[1] for p in places if is_a(p.value, _GETTERS)]
-        names = [str(name).split(".") for name in _each(getters)]
+        names: list[Collection[str]] = [str(name).split(".") for name in _each(getters)]
+        computed = [f.__globals__.get(n) for f in functions for n in computed_of(f.__code__)]
+        if not all(is_a(x, types.ModuleType) for x in computed):
+            names.append(ALL_ATTRIBUTES)
         reads = frozenset[str]().union(*map(reads_of, codes), *names)
         taken = frozenset[str | None]().union(*map(taken_from, codes))
         for place in places:
@@ -444,7 +448,9 @@ class Guard:
         """Note what is there: of data that leads to no Tensor the type, of all else the very object."""
         places, values = self._values()
         empty = {k: is_asked for _, k, is_asked in self._empty}
-        of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
+        of_a_type = {
+            k for _, k, _, _ in self._kinds if not (values[k] is None or _is_code(values[k]))
+        }
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
         of_a_type -= {k for _, k, _ in self._missing.values()}
         arrays = {k for _, k, was in self._read if is_a(was, weakref.ref)}
@@ -682,10 +688,6 @@ def _is_same_kind(a: object, b: object) -> bool:
     return a is b or (both and a[0] is b[0] and a[1:] == b[1:])  # type: ignore[index]
 
 
-def _is_data(x: PyTree) -> bool:
-    return x is not None and not _is_code(x)
-
-
 def _is_code(x: PyTree) -> bool:
     """Whether ``x`` is a function, a method, a class or the like, which is to be the same at each call."""
     return callable(x) and is_opaque(type(x).__module__)
@@ -777,7 +779,9 @@ def _is_same_value(a: PyTree, b: PyTree) -> bool:
     if kind is not type(b):
         return False
     if not (kind in (*NUMBERS, slice) or is_a(a, np.generic)):
-        return kind.__hash__ is not None and _is_whole(a) and _is_same_key(a, b)
+        with contextlib.suppress(Exception):  # it has no hash
+            return _is_whole(a) and _is_same_key(a, b)
+        return False
     if is_a(a, np.generic):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()  # type: ignore[no-any-return]
     same: bool = repr(a) == repr(b) if kind in (float, complex, slice) else a == b

@@ -1116,6 +1116,34 @@ def test_numbers_that_code_comes_to_without_naming_them(code):
         assert compiled().tolist() == code(w).tolist()
 
 
+class Delegates(Holder):
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+_ACTIVATION = "".join(["ab", "s"])
+
+
+def test_computed_names_of_modules_and_names_handed_on_are_none_of_objects():
+    w, kept = fad.ones(1), Delegates(inner=Holder(gain=2.0, calls=0), calls=0)
+    body = lambda: getattr(fad.numpy, _ACTIVATION)(w) * kept.gain * kept.inner.gain
+    step, traces = counted(body)
+    for _ in range(4):
+        step()
+        kept.inner.calls += 1
+    assert len(traces) == 1
+    kept.inner.gain = 3.0
+    assert step().tolist() == body().tolist()
+
+
+def test_bytes_that_are_views_are_the_same_or_others():
+    w, kept = fad.ones(1), Holder(view=memoryview(bytearray(b"ab")))
+    step, traces = counted(lambda: w * len(kept.view))
+    assert [step().item(), step().item(), len(traces)] == [2.0, 2.0, 1]
+    kept.view = memoryview(bytearray(b"abc"))
+    assert [step().item(), len(traces)] == [3.0, 2]
+
+
 def test_a_number_in_a_dict_of_which_code_names_other_items_traces_nothing():
     w, group = fad.tensor(1.0), {"lr": 0.5, "calls": 0}
     step, traces = counted(lambda: w.mul_(group["lr"]) + 0.0)
