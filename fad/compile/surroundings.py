@@ -346,10 +346,11 @@ class Guard:
         # Of those in holders, by what they are in, and the key.
         self._read_in_holders: dict[tuple[int, PyTree], int] = {}
         functions = [p.value for p in places if is_a(p.value, types.FunctionType)]
+        users = [f for f in functions if not is_opaque(f.__globals__.get("__name__"))]
         codes = [f.__code__ for f in functions]
         getters = [p.value.__reduce__()[1] for p in places if is_a(p.value, _GETTERS)]
         names: list[Collection[str]] = [str(name).split(".") for name in _each(getters)]
-        computed = [f.__globals__.get(n) for f in functions for n in computed_of(f.__code__)]
+        computed = [f.__globals__.get(n) for f in users for n in computed_of(f.__code__)]
         if not all(is_a(x, types.ModuleType) for x in computed):
             names.append(ALL_ATTRIBUTES)
         reads = frozenset[str]().union(*map(reads_of, codes), *names)
@@ -390,25 +391,23 @@ class Guard:
                 continue
             number = self._number(place, numbers, leading)
             if is_filled:
-                self._filled.append((place.name, number, parts.get(id(x), [])))
+                self._filled.append((place.name, number, before))
             elif is_empty:
                 self._empty.append((place.name, number, is_asked and not len(x)))
             else:
                 self._kinds.append((place.name, number, kind_of(x), _in_words(x)))
-        users = [f.__code__ for f in functions if not is_opaque(f.__module__)]
-        sought = frozenset[str]().union(*map(sought_by, users))
+        sought = frozenset[str]().union(*[sought_by(f.__code__) for f in users])
         # Of dicts and objects, the keys and names that code looks for and that are not there.
         self._missing: dict[int, tuple[str, int, Collection[str]]] = {}
         for place in places:
-            table, is_text = table_of(place.value), place.listed and type(place.key) is str
-            if table is None or id(table) in self._missing or len(self._missing) == _FIRST:
+            now = table_of(place.value)
+            if now is None or id(now) in self._missing or len(self._missing) == _FIRST:
                 continue
-            absent = [
-                x for x in sought.difference(table) if table is place.value or x.isidentifier()
-            ]
-            if absent and not (is_text and place.key not in reads):
+            absent = [x for x in sought.difference(now) if now is place.value or x.isidentifier()]
+            is_named = not place.listed or type(place.key) is not str or place.key in reads
+            if absent and is_named:
                 number = self._number(place, numbers, leading)
-                self._missing[id(table)] = place.name, number, absent
+                self._missing[id(now)] = place.name, number, absent
         self._leading, self._moved = leading, are_moved
         # A program that its own trace has made one for other contents is for one call.
         self._is_noted = next(self._differences(), None) is None
