@@ -45,10 +45,13 @@ def is_a(x: object, kinds: type | tuple[type, ...]) -> bool:
     return issubclass(type(x), kinds)
 
 
-def attributes_slot(kind: type) -> types.GetSetDescriptorType | None:
+_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def attributes_slot(kind: type) -> PyTree:
     """What gives the dict with the attributes of an object of this class, by no code of the class."""
     slots = [vars(k).get("__dict__") for k in kind.__mro__]
-    return next((slot for slot in slots if type(slot) is types.GetSetDescriptorType), None)
+    return next((slot for slot in slots if is_a(slot, _SLOTS)), None)
 
 
 class Access(NamedTuple):
@@ -76,7 +79,7 @@ _CELL = Access(getattr, setattr, ())
 _ITEM = Access(operator.getitem, operator.setitem, ())
 _LIST_ITEM = Access(list.__getitem__, list.__setitem__, ())
 _DEQUE_ITEM = Access(collections.deque.__getitem__, collections.deque.__setitem__, ())
-_TUPLE_ITEM = Access(tuple.__getitem__, None, ())
+TUPLE_ITEM = Access(tuple.__getitem__, None, ())
 _DICT_ITEM = Access(dict.get, operator.setitem)
 _PROXY_ITEM = Access(types.MappingProxyType.get)
 _NTH = Access(lambda values, k: next(itertools.islice(values, k, None)), None, ())
@@ -84,7 +87,7 @@ _NTH = Access(lambda values, k: next(itertools.islice(values, k, None)), None, (
 _ROW_ITEMS: dict[PyTree, Access | None] = {
     list: _LIST_ITEM,
     collections.deque: _DEQUE_ITEM,
-    tuple: _TUPLE_ITEM,
+    tuple: TUPLE_ITEM,
     _DictValues: _NTH,
     set: None,
     frozenset: None,
@@ -132,13 +135,17 @@ def _is_plain(access: Access, within: PyTree, key: PyTree) -> bool:
     return access is _LIST_ITEM and type(within) is list
 
 
+_WITH_VARIABLES = (types.FunctionType, types.MethodType, types.ModuleType, functools.partial)
+
+
 class Place(NamedTuple):
     """An item, an attribute or a variable, with the ``value`` in it.
 
     ``parent``: the place of the container, object or function that it belongs to. ``within``, ``key``,
     ``access``: where it is in memory: of a variable the cell or the module, else what is in ``parent``. What
     does not change, as the object of a method, has no ``access``. ``listed``: it is among the `contents` of
-    the parent.
+    the parent, or in a tuple. ``via`` gives ``within`` of a parent that is a function or the like; where
+    there is no ``access``, the value.
     """
 
     name: str
@@ -148,6 +155,7 @@ class Place(NamedTuple):
     within: PyTree = None
     key: PyTree = None
     listed: bool = False
+    via: Callable[[PyTree], PyTree] | None = None
 
     @property
     def look(self) -> Callable[[], PyTree] | None:
@@ -175,9 +183,11 @@ class Place(NamedTuple):
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a variable of a function or of a module."""
-        owner = None if self.parent is None else self.parent.value
-        return bool(self.name) and is_a(owner, (types.FunctionType, types.ModuleType))
+        """Whether it is a variable of a function or of a module, or an argument that one has already."""
+        parent = self.parent
+        if parent is not None and parent.key == "__defaults__":
+            parent = parent.parent
+        return bool(self.name) and parent is not None and is_a(parent.value, _WITH_VARIABLES)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -248,6 +258,12 @@ def attributes_of(x: PyTree) -> dict[str, PyTree] | None:
     has_own = is_a(x, (types.FunctionType, Tensor)) or (users_classes(kind) and not is_a(x, type))
     slot = attributes_slot(kind) if has_own else None
     return None if slot is None else slot.__get__(x, kind)
+
+
+def table_of(x: PyTree) -> dict[PyTree, PyTree] | None:
+    """A dict, or the attributes of an object of the user, into which something new may come."""
+    is_other = is_a(x, (Tensor, types.FunctionType))
+    return x if is_a(x, dict) else None if is_other else attributes_of(x)
 
 
 def users_classes(kind: type) -> list[type]:
@@ -339,6 +355,43 @@ def reads_of(code: types.CodeType) -> frozenset[str]:
     )
 
 
+@functools.lru_cache(maxsize=1024)
+def computed_of(code: types.CodeType) -> frozenset[str | None]:
+    """The global variables of which code gets attributes by computed names, and None for what is no variable.
+
+    Not those of a ``__getattr__``: the names that it hands on are in other code.
+    """
+    steps = [] if code.co_name.startswith("__getattr") else list(dis.get_instructions(code))
+    calls = [steps[k + 1 :] for k, x in enumerate(steps) if x.argval == "getattr"]
+    first = [call[0] for call in calls if _is_computed(call)]
+    inner = [computed_of(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    names = [x.argval if x.opname == "LOAD_GLOBAL" else None for x in first]
+    return frozenset(names).union(*inner)
+
+
+def _is_computed(steps: Sequence[dis.Instruction]) -> bool:
+    """Whether the second argument of a call, which begins with these steps, is no constant."""
+    depth, last = 0, None
+    for step in steps:
+        depth += dis.stack_effect(step.opcode, step.arg)
+        if depth <= 0:
+            break
+        last = step.opname if depth == 2 else last
+    return last != "LOAD_CONST"
+
+
+@functools.lru_cache(maxsize=1024)
+def sought_by(code: types.CodeType) -> frozenset[str]:
+    """The names of attributes and the keys without which code may go on."""
+    names = {*code.co_names}
+    asks = not names.isdisjoint("getattr hasattr get pop setdefault".split())
+    asks = asks or any(step.opname == "CONTAINS_OP" for step in dis.get_instructions(code))
+    texts = [x for x in code.co_consts if type(x) is str and asks]
+    read = reads_of(code) if names & {"AttributeError", "KeyError"} else frozenset()
+    inner = [sought_by(c) for c in code.co_consts if isinstance(c, types.CodeType)]
+    return read.union(texts, *inner)
+
+
 # What gives all that is in a dict, or what a computed key is given to.
 _OF_ALL = frozenset("values items get pop setdefault".split())
 ALL_ATTRIBUTES = frozenset("__dict__ vars asdict astuple".split())  # what gives all of an object
@@ -402,10 +455,17 @@ def _functions(kind: type) -> Iterator[tuple[str, types.FunctionType]]:
     for name, x in list(vars(kind).items()):
         if is_a(x, (staticmethod, classmethod)):
             x = x.__func__
-        elif is_a(x, (property, functools.cached_property)):
+        elif is_a(x, (property, functools.cached_property, functools.partialmethod)):
             x = x.fget if is_a(x, property) else x.func
+        elif users_classes(type(x)):
+            x = inspect.getattr_static(type(x), "__get__", None)
         if is_a(x, types.FunctionType):
             yield name, x
+
+
+# What is for good in a method, a function or a `functools.partial`.
+_OBJECT, _CODE, _WORDS = map(operator.attrgetter, ("__self__", "__func__", "__kwdefaults__"))
+_FUNCTION, _ARGUMENTS, _KEYWORDS = map(operator.attrgetter, ("func", "args", "keywords"))
 
 
 def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
@@ -416,8 +476,8 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
     x, within = place.value, place.name
     if is_a(x, (types.MethodType, types.BuiltinMethodType)):
         name = f"{within}.__self__" if within else "self"
-        inner = [Place("", x.__func__, place)] if is_a(x, types.MethodType) else []
-        return [Place(name, x.__self__, place), *inner]
+        inner = [Place("", x.__func__, place, via=_CODE)] if is_a(x, types.MethodType) else []
+        return [Place(name, x.__self__, place, via=_OBJECT), *inner]
     if is_a(x, types.FunctionType):
         return _of_function(place, x)
     if is_a(x, types.ModuleType):
@@ -427,14 +487,18 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
         variables = [(n, v) for n, v in list(vars(x).items()) if n in names]
         return [_attribute(place, n, v) for n, v in variables if is_home or is_a(v, Tensor)]
     if is_a(x, functools.partial):
-        parts = [Place(f"{within}<argument {k}>", v, place) for k, v in enumerate(x.args)]
+        name = within + "<argument {}>"
+        parts = [
+            Place(name.format(k), v, place, TUPLE_ITEM, x.args, k, True, _ARGUMENTS)
+            for k, v in enumerate(x.args)
+        ]
         parts += [
-            Place(f"{within}<argument {k}>", v, place, _DICT_ITEM, x.keywords, k)
+            Place(name.format(k), v, place, _DICT_ITEM, x.keywords, k, False, _KEYWORDS)
             for k, v in x.keywords.items()
         ]
-        return [Place("", x.func, place), *parts]
+        return [Place("", x.func, place, via=_FUNCTION), *parts]
     wrapped = _wrapped(x) if callable(x) else None
-    inner = [] if wrapped is None else [Place("", wrapped, place)]
+    inner = [] if wrapped is None else [Place("", wrapped, place, via=_wrapped)]
     if is_a(x, Tensor) and x.meta is not None:
         inner += [
             Place("", f, place)
@@ -447,8 +511,7 @@ def _parts(place: Place, names: Collection[str], home: str) -> list[Place]:
 def _wrapped(x: PyTree) -> PyTree:
     """What ``x`` wraps, as `functools.wraps` notes it, or None."""
     raw = inspect.getattr_static(x, "__wrapped__", None)
-    is_slot = is_a(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
-    return raw.__get__(x, type(x)) if is_slot else raw
+    return raw.__get__(x, type(x)) if is_a(raw, _SLOTS) else raw
 
 
 def _items(place: Place, x: PyTree) -> Iterator[Place]:
@@ -503,7 +566,8 @@ def _attributes(place: Place, x: PyTree) -> Iterator[Place]:
     attributes: dict[str, tuple[PyTree, bool]] = {}
     for kind in reversed(users_classes(x if is_a(x, type) else type(x))):
         for name, value in list(vars(kind).items()):
-            if is_a(value, types.MemberDescriptorType) and not is_a(x, type):  # a slot
+            is_slot = is_a(value, types.MemberDescriptorType) and name != "__dict__"
+            if is_slot and not is_a(x, type):
                 attributes[name] = _slot_value(value, x), False
             elif not (
                 name.startswith("__") or hasattr(type(value), "__get__") or name == "_abc_impl"
@@ -532,21 +596,29 @@ def _of_function(place: Place, f: types.FunctionType) -> list[Place]:
     """The places of what a function closes over, of its defaults, and of the globals that its code names."""
     code, defaults = f.__code__, f.__defaults__ or ()
     parts = list(_attributes(place, f))
-    for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+    for k, (name, cell) in enumerate(zip(code.co_freevars, f.__closure__ or (), strict=True)):
         with contextlib.suppress(ValueError):  # it has none yet
-            if not is_a(cell.cell_contents, Table):  # what an operation has looked up before
-                parts.append(Place(name, cell.cell_contents, place, _CELL, cell, "cell_contents"))
+            x = cell.cell_contents
+            if not is_a(x, Table):  # what an operation has looked up before
+                via = functools.partial(_cell_of, k)
+                parts.append(Place(name, x, place, _CELL, cell, "cell_contents", False, via))
     if defaults:
         parts.append(Place("", defaults, place, _ATTRIBUTE, f, "__defaults__"))
         names = code.co_varnames[code.co_argcount - len(defaults) :]
-        parts += [Place(n, v, parts[-1]) for n, v in zip(names, defaults, strict=False)]
+        row = parts[-1]
+        for k, (n, v) in enumerate(zip(names, defaults, strict=False)):
+            parts.append(Place(n, v, row, TUPLE_ITEM, defaults, k, True))
     words = f.__kwdefaults__ or {}
-    parts += [Place(k, v, place, _DICT_ITEM, words, k) for k, v in words.items()]
+    parts += [Place(k, v, place, _DICT_ITEM, words, k, False, _WORDS) for k, v in words.items()]
     space = {} if is_opaque(f.__module__) else f.__globals__
     for name in _names(code) & space.keys():
         if not _is_of_library(space[name]):
             parts.append(Place(name, space[name], place, _DICT_ITEM, space, name))
     return parts
+
+
+def _cell_of(k: int, f: types.FunctionType) -> PyTree:
+    return f.__closure__[k]  # type: ignore[index]
 
 
 def _is_of_library(x: PyTree) -> bool:

@@ -25,12 +25,13 @@ NOTE [Containers that grow]
     parts.append(fad.ones(2))
     assert float(total()) == 4.0
 
-So a program is also for the contents of what holds these Tensors, as they were before the trace: the keys
-of a dict in their order, the length of a list, the names of attributes, and the kind of each part. Numbers,
+So a program is also for the contents of what holds these Tensors, as they were before the trace: the keys of
+a dict in their order, the length of a list, the names of attributes, and the kind of each part. Numbers,
 texts and arrays are of one kind, and an object may get more of them: a step that keeps its loss in an
 attribute is traced once. Of what holds none of these Tensors, a program is for variables of the same kind,
 and for what was None to be None still, and for an empty container to get nothing but numbers, texts and
-arrays (among its first 64 items). Where the trace itself has changed any of these, the next call is traced.
+arrays (among its first 64 items), or nothing, where code names it. Where the trace itself has changed any of
+these, the next call is traced.
 
 NOTE [numbers that code reads]
 
@@ -44,8 +45,9 @@ A number, a text, a flag, an enum or an array is that of the trace, so a program
 in variables, or in attributes and items whose names are in the code, see `fad.compile.places.reads_of`: to
 count calls in an attribute that no code reads traces nothing. Where code comes to items without naming them
 (by ``**group``, by ``values()``, by a computed key), it is for all in the dicts that it takes them from, if
-there are no more than 64, and for all attributes, where code takes ``vars(x)``. The program of a trace for
-other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
+there are no more than 64, and for all attributes, where code takes ``vars(x)``, or computes a name for
+`getattr`. An object of a library is one such value; so is, in a set, what is in it. The program of a trace
+for other numbers is found by what it computes, and compiled no more once they have changed twice, see NOTE
 [numbers in bodies] in `fad.tape.staged`.
 """
 
@@ -72,12 +74,14 @@ from fad.compile.places import (
     GONE,
     MOST,
     NUMBERS,
+    TUPLE_ITEM,
     Access,
     Look,
     Place,
     attributes_of,
     attributes_slot,
     by_way,
+    computed_of,
     contents,
     is_a,
     is_of_others,
@@ -86,6 +90,8 @@ from fad.compile.places import (
     places_of,
     reads_of,
     rows_of,
+    sought_by,
+    table_of,
     taken_from,
     view_of,
 )
@@ -110,6 +116,9 @@ _VALUES = (*NUMBERS, bytes, np.generic, np.ndarray, jax.Array)
 _PLAIN = frozenset([*NUMBERS, np.float32, np.float64, array_type])  # most of them, by their types
 _ARRAYS = (np.ndarray, jax.Array)
 _READ = (*NUMBERS, *_ARRAYS, np.generic, enum.Enum)  # that there is another one is seen
+# Of the classes of libraries, those that are looked into, or lead on.
+_PARTED = (*_CONTAINERS, tuple, types.MappingProxyType, types.ModuleType, Tensor, type(ABSENT))
+_GETTERS = (operator.attrgetter, operator.itemgetter)
 _BETWEEN = (ABSENT,)  # stands between the contents of two containers
 _COMPARED = 1 << 16  # bytes of an array of NumPy that a trace may have written to
 _FIRST = 64  # items of a container that was empty that are looked at
@@ -330,14 +339,21 @@ class Guard:
         numbers: dict[int, int] = {}  # of the ways, by the id of the place
         self._kinds: list[tuple[str, int, object, str]] = []
         self._filled: list[tuple[str, int, Parts]] = []  # with functions
-        self._empty: list[tuple[str, int]] = []
+        self._empty: list[tuple[str, int, bool]] = []  # and whether they are to stay so
         self._read: list[tuple[str, int, PyTree]] = []  # numbers and the like
         # The containers that they are in, without Tensors, and their keys, or how many things are there.
         self._sizes: dict[int, tuple[str, int, PyTree]] = {}
         # Of those in holders, by what they are in, and the key.
         self._read_in_holders: dict[tuple[int, PyTree], int] = {}
-        codes = [p.value.__code__ for p in places if is_a(p.value, types.FunctionType)]
-        reads = frozenset[str]().union(*map(reads_of, codes))
+        functions = [p.value for p in places if is_a(p.value, types.FunctionType)]
+        users = [f for f in functions if not is_opaque(f.__globals__.get("__name__"))]
+        codes = [f.__code__ for f in functions]
+        getters = [p.value.__reduce__()[1] for p in places if is_a(p.value, _GETTERS)]
+        names: list[Collection[str]] = [str(name).split(".") for name in _each(getters)]
+        computed = [f.__globals__.get(n) for f in users for n in computed_of(f.__code__)]
+        if not all(is_a(x, types.ModuleType) for x in computed):
+            names.append(ALL_ATTRIBUTES)
+        reads = frozenset[str]().union(*map(reads_of, codes), *names)
         taken = frozenset[str | None]().union(*map(taken_from, codes))
         for place in places:
             if _is_read(place, reads, taken):
@@ -362,17 +378,36 @@ class Guard:
             x, is_held = place.value, place.parent is not None and id(place.parent.value) in holders
             if id(x) in leading:
                 continue
+            before = parts.get(id(x), [])
             is_filled = _is_container(x) and id(x) in of_code
-            is_empty = _is_container(x) and not is_filled and not parts.get(id(x))
+            is_empty = _is_container(x) and not is_filled and not before
+            is_asked = _is_container(x) and (place.is_variable or _is_named(place, reads))
+            if is_asked and is_a(x, set) and (before or len(x)):
+                # What the trace itself has changed is not there at the next call.
+                size = _size_of(x) if _parts_of(x) == before else ()
+                self._sizes[id(place)] = place.name, self._number(place, numbers, leading), size
+                continue
             if not (is_filled or is_empty or _may_change_kind(place, is_held)):
                 continue
             number = self._number(place, numbers, leading)
             if is_filled:
-                self._filled.append((place.name, number, parts.get(id(x), [])))
+                self._filled.append((place.name, number, before))
             elif is_empty:
-                self._empty.append((place.name, number))
+                self._empty.append((place.name, number, is_asked and not len(x)))
             else:
                 self._kinds.append((place.name, number, kind_of(x), _in_words(x)))
+        sought = frozenset[str]().union(*[sought_by(f.__code__) for f in users])
+        # Of dicts and objects, the keys and names that code looks for and that are not there.
+        self._missing: dict[int, tuple[str, int, Collection[str]]] = {}
+        for place in places:
+            now = table_of(place.value)
+            if now is None or id(now) in self._missing or len(self._missing) == _FIRST:
+                continue
+            absent = [x for x in sought.difference(now) if now is place.value or x.isidentifier()]
+            is_named = not place.listed or type(place.key) is not str or place.key in reads
+            if absent and is_named:
+                number = self._number(place, numbers, leading)
+                self._missing[id(now)] = place.name, number, absent
         self._leading, self._moved = leading, are_moved
         # A program that its own trace has made one for other contents is for one call.
         self._is_noted = next(self._differences(), None) is None
@@ -388,34 +423,37 @@ class Guard:
             if id(step) not in numbers:
                 behind = numbers[id(step.parent)] if _is_behind(step, leading) else None
                 within = step.value if step.access is None else step.within
-                self._ways.append(
-                    _Trail(step.access, within if behind is None else None, step.key, behind)
-                )
+                within, via = (within, None) if behind is None else (None, step.via)
+                self._ways.append(_Trail(step.access, within, step.key, behind, via))
                 numbers[id(step)] = len(numbers)
         return numbers[id(place)]
 
-    def _values(self) -> list[PyTree]:
-        """What is at the end of the ways now, `ABSENT` if nothing is."""
+    def _values(self) -> tuple[list[PyTree], list[PyTree]]:
+        """What is at the end of the ways now, `ABSENT` if nothing is; and before it what that is in."""
+        places: list[PyTree] = []
         values: list[PyTree] = []
-        for access, within, key, behind in self._ways:
-            within = within if behind is None else values[behind]
-            value = within
-            if access is not None:
-                try:
-                    value = access.look(within, key)()
-                except GONE:
-                    value = ABSENT
+        for access, within, key, behind, via in self._ways:
+            try:
+                within = within if behind is None else values[behind]
+                within = within if via is None else via(within)
+                value = within if access is None else access.look(within, key)()
+            except GONE:
+                value = ABSENT
             values.append(value)
-        return values
+            places.append(within)
+        return places, values
 
     def _note(self) -> None:
         """Note what is there: of data that leads to no Tensor the type, of all else the very object."""
-        values = self._values()
-        empty = {k for _, k in self._empty}
-        of_a_type = {k for _, k, _, _ in self._kinds if _is_data(values[k])}
+        places, values = self._values()
+        empty = {k: is_asked for _, k, is_asked in self._empty}
+        of_a_type = {
+            k for _, k, _, _ in self._kinds if not (values[k] is None or _is_code(values[k]))
+        }
         of_a_type -= {way.behind for way in self._ways if way.behind is not None}
+        of_a_type -= {k for _, k, _ in self._missing.values()}
         arrays = {k for _, k, was in self._read if is_a(was, weakref.ref)}
-        of_a_type |= empty
+        of_a_type |= empty.keys()
         in_holders = set(self._read_in_holders.values())  # looked at with all that is there
         same = [p for p in self.places if not p.listed or id(p) in self._moved]
         looks = [(p.access, p.within, p.key) for p in same]
@@ -423,22 +461,29 @@ class Guard:
         # How to get what is to be of the same type, and which of that was empty.
         self._looks: list[Callable[[], PyTree]] = []
         self._may_fill: list[bool] = []
-        for k, (access, within, key, behind) in enumerate(self._ways):
-            if access is None or k in in_holders:
+        stay: list[bool] = []
+        for k, (within, (access, _, key, _, _)) in enumerate(zip(places, self._ways, strict=True)):
+            # An item of a tuple changes with the tuple, but may be a list that gets longer.
+            if access is None or (access is TUPLE_ITEM and k not in empty) or k in in_holders:
                 continue
-            within = within if behind is None else values[behind]
             if k in arrays or k not in of_a_type:
                 (array_looks if k in arrays else looks).append((access, within, key))
             else:
                 self._looks.append(access.look(within, key))
                 self._may_fill.append(k in empty)
+                stay.append(empty.get(k, False))
+        self._stay_empty = stay if any(stay) else []
         # What gives things that are to be the same, many in one call.
         self._rows, self._array_rows = rows_of(looks), rows_of(array_looks)
         self._refs = list(map(weakref.ref, _each(map(operator.call, self._array_rows))))
         containers = [values[k] for _, k, _ in self._sizes.values()]
-        self._rows.append(functools.partial(map, len, containers))
-        views = [view_of(x, "keys") for x in containers if is_a(x, dict)]
-        self._rows += [functools.partial(iter, view) for view in views]
+        if containers:
+            self._rows.append(functools.partial(map, len, containers))
+        views = [_keys_of(x) for x in containers]
+        self._rows += [functools.partial(iter, view) for view in views if view is not None]
+        absent = [(table_of(values[k]), n) for _, k, names in self._missing.values() for n in names]
+        if absent:
+            self._rows.append(functools.partial(map, dict.__contains__, *zip(*absent, strict=True)))
         holders = [x for _, x, _ in self._holders]
         self._rows.append(functools.partial(map, type, holders))
         tables = [(attributes_slot(type(x)), x) for x in holders if attributes_of(x) is not None]
@@ -511,6 +556,8 @@ class Guard:
         for x, count in self._were_filled:
             if len(x) != count:
                 return False
+        if self._stay_empty and any(map(len, itertools.compress(typed, self._stay_empty))):
+            return False
         may_fill = itertools.chain(self._were_empty, itertools.compress(typed, self._may_fill))
         return not any(map(_holds_things, filter(len, may_fill)))
 
@@ -536,7 +583,7 @@ class Guard:
 
     def changed_numbers(self) -> list[tuple[str, str]]:
         """Names of numbers, and of the like, that have changed, and how."""
-        return list(self._changed_numbers(self._values()))
+        return list(self._changed_numbers(self._values()[1]))
 
     def _changed_numbers(self, values: Sequence[PyTree]) -> Iterator[tuple[str, str]]:
         for name, k, was in self._read:
@@ -547,11 +594,9 @@ class Guard:
             elif not _is_same_value(values[k], was):
                 yield name, f"is {_value_in_words(values[k])} now, was {_value_in_words(was)}"
         for name, k, size in self._sizes.values():
-            if _size_of(values[k]) != size:
-                yield (
-                    name,
-                    "has other keys now" if is_a(size, tuple) else "is longer or shorter now",
-                )
+            now = _size_of(values[k])
+            if len(now) != len(size) or not all(map(_is_same_key, now, size)):
+                yield name, "has other parts now"
 
     def _differences(self) -> Iterator[tuple[str, str]]:
         for place in self.places:
@@ -560,13 +605,16 @@ class Guard:
         for name, x, kind in self._classes:
             if type(x) is not kind:
                 yield name, f"is {_in_words(x)} now, was of {kind.__name__}"
-        values = self._values()
+        _, values = self._values()
         for name, k, kind_before, was in self._kinds:
-            if kind_of(values[k]) is not kind_before:
+            if not _is_same_kind(kind_of(values[k]), kind_before):
                 yield name, f"is {_in_words(values[k])} now, was {was}"
         yield from self._changed_numbers(values)
-        for name, k in self._empty:
-            if _holds_things(values[k]):
+        for name, k, absent in self._missing.values():
+            for key in {*absent}.intersection(table_of(values[k]) or ()):
+                yield name, f"has {key} now"
+        for name, k, is_asked in self._empty:
+            if _holds_things(values[k]) or (is_asked and len(values[k])):
                 yield name, "is no longer empty"
         filled = [(name, values[k], parts) for name, k, parts in self._filled]
         for name, x, parts in [*self._holders, *filled]:
@@ -611,22 +659,32 @@ class Retraces:
 
 
 def kind_of(x: PyTree) -> object:
-    """What a part may be another one of, at a later call, without a trace; of a function its code."""
+    """What a part may be another one of, at a later call, without a trace; of a function its code.
+
+    Of a `functools.partial` also how many arguments it has, and the names of keywords.
+    """
     if issubclass(type(x), _VALUES):
         return "value"
     if not _is_code(x):
         return type(x)
-    while True:
-        if is_a(x, (functools.partial, types.MethodType)):
-            x = x.func if is_a(x, functools.partial) else x.__func__
+    arguments: tuple[object, ...] = ()
+    while not is_a(x, types.FunctionType):
+        if is_a(x, functools.partial):
+            arguments += len(x.args), *x.keywords
+            x = x.func
+        elif is_a(x, types.MethodType):
+            x = x.__func__
         elif not is_a(x, type) and hasattr(x, "__wrapped__"):
             x = x.__wrapped__
         else:
-            return x.__code__ if is_a(x, types.FunctionType) else x
+            break
+    kind = x.__code__ if is_a(x, types.FunctionType) else x
+    return (kind, *arguments) if arguments else kind
 
 
-def _is_data(x: PyTree) -> bool:
-    return x is not None and not _is_code(x)
+def _is_same_kind(a: object, b: object) -> bool:
+    both = type(a) is tuple and type(b) is tuple
+    return a is b or (both and a[0] is b[0] and a[1:] == b[1:])  # type: ignore[index]
 
 
 def _is_code(x: PyTree) -> bool:
@@ -647,7 +705,10 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
     One that the trace itself changes would be another one at each call: it does not count, and the user is
     warned of it. A flag counts all the same, since it may say that a call was the first one.
     """
-    if place.access is None or place.parent is None or not is_a(place.value, _READ):
+    if (place.access is None and place.via is None) or place.parent is None:
+        return False
+    x = place.value
+    if not (is_a(x, _READ) or (_is_whole(x) and not _is_of_fad(x) and _is_of_user(place))):
         return False
     if place.has_changed and type(place.value) is not bool:
         return False
@@ -659,6 +720,25 @@ def _is_read(place: Place, reads: Collection[str], taken: Collection[str | None]
     if is_a(row.value, dict) and type(place.key) is not str:
         taken = {None}
     return _may_take_any(row, reads, taken)
+
+
+def _is_whole(x: PyTree) -> bool:
+    """Whether ``x`` is an object of a library, into which nothing looks: a slice, a dtype, a generator."""
+    is_other = x is None or is_a(x, _PARTED) or _is_code(x)
+    return not is_other and is_opaque(type(x).__module__)
+
+
+def _is_of_fad(x: PyTree) -> bool:
+    return type(x).__module__.partition(".")[0] == "fad"
+
+
+def _is_of_user(place: Place) -> bool:
+    """Whether the function that leads to a place is none of a library."""
+    parent = place.parent
+    while parent is not None and not is_a(parent.value, types.FunctionType):
+        parent = parent.parent
+    # A function that wraps one of the user has the name of its module.
+    return parent is None or not is_opaque(parent.value.__globals__.get("__name__"))
 
 
 _INDEXED = (list, tuple, collections.deque, dict)
@@ -674,11 +754,16 @@ def _may_take_any(row: Place, reads: Collection[str], taken: Collection[str | No
     return row.is_variable or _is_named(row, reads)
 
 
-def _size_of(x: PyTree) -> PyTree:
-    """The keys of a dict, in their order; of another container, how many things are in it."""
+def _size_of(x: PyTree) -> tuple[PyTree, ...]:
+    """The class, and the keys of a dict or of a small set; of another, how many things are in it."""
     if not _is_container(x):
-        return None
-    return tuple(view_of(x, "keys")) if is_a(x, dict) else len(x)
+        return (None,)
+    keys = _keys_of(x)
+    return type(x), *([len(x)] if keys is None else keys)
+
+
+def _keys_of(x: PyTree) -> Collection[PyTree] | None:
+    return None if is_a(x, set) and set.__len__(x) > _FIRST else contents(x)[0].keys
 
 
 def _is_named(place: Place, reads: Collection[str]) -> bool:
@@ -686,29 +771,37 @@ def _is_named(place: Place, reads: Collection[str]) -> bool:
 
 
 def _is_same_value(a: PyTree, b: PyTree) -> bool:
-    """Whether ``a`` is ``b``, or a number or a text as ``b`` is, to the bit; no code of the user runs."""
+    """Whether ``a`` is ``b``, or a number or a text as ``b`` is, to the bit, or equal and of a library."""
     if a is b:
         return True
     kind = type(a)
-    if kind is not type(b) or not (kind in NUMBERS or is_a(a, np.generic)):
+    if kind is not type(b):
+        return False
+    if not (kind in (*NUMBERS, slice) or is_a(a, np.generic)):
+        with contextlib.suppress(Exception):  # it has no hash
+            return _is_whole(a) and _is_same_key(a, b)
         return False
     if is_a(a, np.generic):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()  # type: ignore[no-any-return]
-    same: bool = repr(a) == repr(b) if kind in (float, complex) else a == b
+    same: bool = repr(a) == repr(b) if kind in (float, complex, slice) else a == b
     return same
 
 
 def _value_in_words(x: PyTree) -> str:
     if is_a(x, enum.Enum):
         return f"{type(x).__name__}.{x._name_}"
-    if type(x) not in NUMBERS and not is_a(x, np.generic):
+    if type(x) not in NUMBERS and not _is_whole(x):
         return _in_words(x)
     return _in_words(x) if type(x) is int and x.bit_length() > 128 else reprlib.repr(x)
 
 
 def _may_change_kind(place: Place, is_held: bool) -> bool:
     """Whether a program depends on the kind of what is there; ``is_held``: in what leads to its Tensors."""
-    if place.access is None or (is_held and place.listed):
+    if _is_of_fad(place.value) and not _is_of_user(place):
+        return False  # a transform may make one anew at each call
+    if place.access is None:
+        return place.via is not None
+    if is_held and place.listed:
         return False
     return place.value is None or is_held or place.is_variable or callable(place.value)
 
@@ -720,17 +813,15 @@ class _Trail(NamedTuple):
     within: PyTree
     key: PyTree
     behind: int | None
+    via: Callable[[PyTree], PyTree] | None
 
 
 def _is_behind(place: Place, leading: Collection[int]) -> bool:
     """Whether a place is found from its parent on, which may be another one by then."""
     parent = place.parent
-    return (
-        place.access is not None
-        and parent is not None
-        and place.within is parent.value
-        and id(parent.value) not in leading
-    )
+    if parent is None or parent.parent is None or id(parent.value) in leading:
+        return False  # that of a function that is compiled is the same at each call
+    return place.via is not None or (place.access is not None and place.within is parent.value)
 
 
 def _is_container(x: PyTree) -> bool:
@@ -764,11 +855,11 @@ def _parts_of(x: PyTree) -> Parts:
 
 def _is_same_part(a: tuple[object, object], b: tuple[object, object]) -> bool:
     (key, kind), (other, other_kind) = a, b
-    if kind is not other_kind:
-        return False
-    return key is other or bool(
-        type(key) is type(other) and hash(key) == hash(other) and key == other
-    )
+    return _is_same_kind(kind, other_kind) and _is_same_key(key, other)
+
+
+def _is_same_key(a: PyTree, b: PyTree) -> bool:
+    return a is b or bool(type(a) is type(b) and hash(a) == hash(b) and a == b)
 
 
 def _is_traced_at(x: PyTree, level: PyTree) -> bool:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import collections
+import datetime
+import decimal
 import enum
+import fractions
 import functools
 import gc
 import itertools
+import operator
+import pathlib
+import re
 import sys
 import types
 import weakref
@@ -202,6 +208,16 @@ READ = {
     "an array of numpy": [np.ones(2), np.zeros(2), np.zeros(2), np.ones(2), np.ones(2)],
     "a number of numpy": [np.float32(1.0), np.float32(2.0), np.float32(1.0)],
     "a key": [jax.random.key(k) for k in (0, 1, 1, 0, 2)],
+    "a dtype": [np.dtype("int32"), np.dtype("float32"), np.dtype("float32"), np.dtype("int32")],
+    "a slice": [slice(0, 1), slice(0, 2), slice(0, 2.0), slice(0, 1), slice(0, 1)],
+    "a range": [range(1), range(3), range(3), range(1), range(2)],
+    "bytes": [b"a", b"ab", b"ab", b"a", b""],
+    "a frozenset": [frozenset(), frozenset("ab"), frozenset("ab"), frozenset(), frozenset("a")],
+    "a fraction": [fractions.Fraction(1, k) for k in (1, 2, 2, 1, 4)],
+    "a decimal": [decimal.Decimal(k) for k in (1, 2, 2, 1, 4)],
+    "a time": [datetime.timedelta(seconds=k) for k in (1, 2, 2, 1, 4)],
+    "a path": [pathlib.Path(k) for k in ("a", "ab", "ab", "a", "abc")],
+    "a pattern": [re.compile(k) for k in ("a", "ab", "ab", "a", "abc")],
 }
 _scale: Any = None
 
@@ -239,6 +255,10 @@ def scaled(w, x):
         return w * (0.5 if x in ("half", Mode.HALF) else 2.0)
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return w + fad.random.normal(x, (2,))
+    if isinstance(x, (re.Pattern, datetime.timedelta)):
+        return w * (len(x.pattern) if isinstance(x, re.Pattern) else x.seconds)
+    if not isinstance(x, (np.ndarray, np.generic, jax.Array, float, int)):
+        return w * float(len(str(x)) + sum(map(ord, str(x))))
     return w * x if x is not True else w + 1.0
 
 
@@ -522,6 +542,41 @@ PAIRS = {
     "of objects": (Squares(), Absolute()),
     "methods": (Squares().__call__, Absolute().__call__),
 }
+TRANSFORMS = {
+    "fad.grad": fad.grad,
+    "fad.value_and_grad": fad.value_and_grad,
+    "fad.vmap": lambda f: fad.vmap(f, in_dims=None, axis_size=1),
+    "fad.jit": fad.jit,
+    "fad.checkpoint": fad.checkpoint,
+    "fad.jacrev": fad.jacrev,
+    "fad.jacfwd": fad.jacfwd,
+    "fad.hessian": fad.hessian,
+    "twice": lambda f: fad.grad(fad.jit(f)),
+    "no_grad": lambda f: fad.no_grad()(f),
+    "wraps": lambda f: times(2.0)(f),
+    "cache": functools.lru_cache,
+    "partial": functools.partial,
+    "object": lambda f: Holder(f=f).f,
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_a_transformed_function_that_is_made_anew_with_equal_contents(transform):
+    w, kept, mode = fad.tensor([2.0]), Holder(), "sum"
+    step, traces = counted(lambda: jax.tree.leaves(kept.loss(w))[0] * 1.0)
+    for _ in range(4):
+        config, names, table = Holder(k=2.0), {"a", "b"}, {"lr": 1.0}
+
+        def loss(p, config=config, names=names, table=table):
+            return (p**config.k).sum() * len(names) * table["lr"] * len(mode)
+
+        kept.loss = transform(loss)
+        step()
+    assert len(traces) == 1
+    config.k = 3.0
+    assert "traces anew" in step.explain()
+
+
 CODE = [("an item", pair) for pair in PAIRS] + [(place, "of fad") for place in list(FUNCTIONS)[1:]]
 
 
@@ -552,6 +607,102 @@ def test_a_variable_that_is_another_function_or_class():
         f = functools.partial((lambda c: lambda x: x.min() + c)(0.0))
         assert float(step()) == 1.0 + 3.0
     assert len(traces) == 4
+
+
+def focal(p, gamma, scale=1.0):
+    return (p**gamma).sum() * scale
+
+
+class Focal:
+    def __init__(self, gamma):
+        self.gamma = gamma
+
+    def forward(self, p):
+        return focal(p, self.gamma)
+
+    def __call__(self, p):
+        return self.forward(p)
+
+
+class FlatFocal(Focal):
+    def forward(self, p):
+        return p.sum() * self.gamma
+
+
+def powers(gamma):
+    return lambda p: focal(p, gamma)
+
+
+def times(k):
+    def decorator(f):
+        @functools.wraps(f)
+        def call(p):
+            return f(p) * k
+
+        return call
+
+    return decorator
+
+
+def with_default(gamma):
+    return lambda p, gamma=gamma: focal(p, gamma)
+
+
+def with_keyword(gamma):
+    return lambda p, *, gamma=gamma: focal(p, gamma)
+
+
+MADE = {
+    "a partial": lambda g: functools.partial(focal, gamma=g),
+    "a partial of a position": lambda g: functools.partial(lambda g, p: focal(p, g), g),
+    "a partial with more": lambda g: functools.partial(
+        focal, gamma=g, **({"scale": 5.0} if g == 3.0 else {})
+    ),
+    "a closure": powers,
+    "of a closure": lambda g: powers(powers(g)(fad.ones(1)).item() * g),
+    "a function in a closure": lambda g: times(1.0)(powers(g)),
+    "a bound method": lambda g: Focal(g).forward,
+    "a method of another class": lambda g: (Focal if g == 1.0 else FlatFocal)(2.0).__call__,
+    "a method of a function": lambda g: types.MethodType(lambda self, p: focal(p, self), g),
+    "a decorator": lambda g: times(g)(focal_of_two),
+    "a decorator twice": lambda g: times(2.0)(times(g)(focal_of_two)),
+    "a default": with_default,
+    "a keyword": with_keyword,
+    "an array": lambda g: powers(jnp.asarray(g)),
+    "an object": lambda g: (lambda x: lambda p: focal(p, x.gamma))(Focal(g)),
+    "a list": lambda g: (lambda x: lambda p: focal(p, x[0]))([g]),
+    "vmap": lambda g: fad.vmap(powers(g), in_dims=None, axis_size=1),
+    "grad": lambda g: fad.grad(powers(g)),
+    "jit": lambda g: fad.jit(powers(g)),
+    "grad of jit": lambda g: fad.grad(fad.jit(powers(g))),
+    "no_grad": lambda g: fad.no_grad()(powers(g)),
+    "checkpoint": lambda g: fad.checkpoint(powers(g)),
+    "another transform": lambda g: (fad.grad if g == 1.0 else fad.checkpoint)(powers(2.0)),
+}
+
+
+def focal_of_two(p):
+    return focal(p, 2.0)
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_a_function_of_the_same_code_that_is_made_anew(make):
+    w, kept, loss = fad.tensor([2.0]), Holder(), make(1.0)
+    kept.losses = [make(1.0)]
+    held = Holder(w=w, loss=make(1.0))
+    kept.loss = make(1.0)
+    bodies = [
+        lambda: kept.loss(w) * 1.0,
+        lambda: loss(w) * 1.0,
+        lambda: kept.losses[0](w) * 1.0,
+        lambda: held.loss(held.w) * 1.0,
+    ]
+    steps, traces = zip(*map(counted, bodies), strict=True)
+    for gamma in (1.0, 1.0, 1.0, 3.0, 3.0, 1.0):
+        loss = kept.losses[0] = kept.loss = held.loss = make(gamma)
+        for step in steps:
+            assert_close(step(), loss(w) * 1.0)
+    assert make is MADE["an array"] or [len(x) for x in traces] == [2] * 4
 
 
 def test_a_second_way_to_the_same_tensors():
@@ -766,19 +917,169 @@ def test_an_array_that_is_gone_is_not_one_that_is_none(make):
     assert masked().tolist() == first().tolist() == [2.0, 2.0]
 
 
+def _by_attribute(kept):
+    try:
+        return kept.clip
+    except AttributeError:
+        return 1.0
+
+
+def _by_key(kept):
+    try:
+        return kept.table["clip"]
+    except KeyError:
+        return 1.0
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda kept: getattr(kept, "clip", 1.0),
+        lambda kept: kept.clip if hasattr(kept, "clip") else 1.0,
+        lambda kept: kept.table.get("clip", 1.0),
+        lambda kept: 4.0 * kept.table["clip"] / 4.0 if "clip" in kept.table else 1.0,
+        _by_attribute,
+        _by_key,
+    ],
+)
+def test_what_was_missing_where_code_looks_for_it(read, leads):
+    w, kept = fad.ones(1), Holder(table={"rate": 1.0})
+    if leads:
+        w = kept.w = kept.table["w"] = fad.ones(1)
+    step, traces = counted(lambda: (kept.w if leads else w) * read(kept))
+    for k in range(3):
+        assert step().item() == 1.0
+        setattr(kept, f"other{k}", 2.0)
+    assert len(traces) == 1
+    kept.clip = kept.table["clip"] = 0.25
+    assert "traces anew" in step.explain()
+    assert [step().item(), step().item()] == [0.25, 0.25]
+    del kept.clip, kept.table["clip"]
+    assert step().item() == 1.0
+
+
+SETS = {
+    "a set": (lambda: {"a"}, lambda x: x.add("w")),
+    "an empty set": (set, lambda x: x.add("w")),
+    "fewer": (lambda: {"a", "w"}, lambda x: x.remove("w")),
+    "an empty list": (list, lambda x: x.append("w")),
+    "an empty dict": (dict, lambda x: x.update(w=1.0)),
+    "an empty deque": (collections.deque, lambda x: x.append("w")),
+}
+ASKED = {
+    "in": lambda x: 2.0 if "w" in x else 1.0,
+    "bool": lambda x: 2.0 if x else 1.0,
+    "len": len,
+    "items": lambda x: len("".join(sorted(x))),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED)
+@pytest.mark.parametrize("kind", SETS)
+def test_what_is_in_a_set_or_in_what_was_empty(kind, ask):
+    (make, change), read = SETS[kind], ASKED[ask]
+    w, names, kept = fad.ones(1), make(), Holder(names=make())
+    of_variable, traces = counted(lambda: w * read(names))
+    of_attribute = fad.jit(lambda: w * read(kept.names))
+    for _ in range(3):
+        assert of_variable().tolist() == of_attribute().tolist() == [read(names)]
+        names = type(names)(names)  # equal ones that are made anew
+    assert len(traces) == 1
+    change(names), change(kept.names)
+    assert of_variable().tolist() == of_attribute().tolist() == [read(names)]
+
+
+def test_a_set_says_that_a_call_was_the_first():
+    w, done = fad.ones(1), set()
+
+    def body():
+        if "first" not in done:
+            done.add("first")
+            return w * 5.0
+        return w * 1.0
+
+    step, traces = counted(body)
+    assert [step().item() for _ in range(4)] == [5.0, 1.0, 1.0, 1.0]
+    assert len(traces) == 2
+
+
+def test_what_a_body_puts_into_what_was_empty_traces_nothing():
+    w, log, table = fad.ones(1), [], {}
+
+    def body():
+        log.append("traced")
+        table["rate"] = 2.0
+        return w * table["rate"]
+
+    step, traces = counted(body)
+    assert [step().item() for _ in range(4)] == [2.0] * 4
+    assert len(traces) == 1
+
+
+def test_an_object_of_a_library_is_the_one_that_is_there():
+    w, kept = fad.ones(2), Holder(generator=np.random.default_rng(0))
+    step, traces = counted(lambda: w * kept.generator.random())
+    assert step().tolist() == step().tolist()
+    kept.generator = np.random.default_rng(1)
+    assert "kept.generator is " in step.explain()
+    assert_close(step()[0].item(), np.random.default_rng(1).random())
+    assert len(traces) == 2
+
+
+def test_the_attributes_of_a_simple_namespace():
+    w, kept = fad.ones(1), types.SimpleNamespace(w=fad.ones(1))
+    kept.settings = types.SimpleNamespace(a=1.0, b=1.0)
+    total = fad.jit(lambda: w * sum(vars(kept.settings).values()))
+    unpacked = fad.jit(lambda: w * (lambda a, b: a + b)(**vars(kept.settings)))
+    assert total().tolist() == unpacked().tolist() == [2.0]
+    kept.settings.a = 3.0
+    assert "kept.settings.a is 3.0 now, was 1.0" in total.explain()
+    assert total().tolist() == unpacked().tolist() == [4.0]
+    step, traces = counted(lambda: kept.w * 2.0)
+    for k in range(4):
+        setattr(kept, f"loss{k}", 0.5)
+        step()
+    assert len(traces) == 1
+
+
 _COMPUTED = "".join(["l", "r"])
 _BY_NUMBER = {0: 0.5, 1: 0.5}
 _GROUP = {"lr": 0.5, "decay": 0.5}
 _NESTED = {"of": {"lr": 0.5}}
 
 
+class Described:
+    def __get__(self, x, kind=None):
+        return self if x is None else x.__dict__["rate"]
+
+    def __set__(self, x, value):
+        raise NotImplementedError
+
+
 class Rates:
+    described = Described()
+
     def __init__(self) -> None:
         self.rate = 0.5
+
+    def times(self, k):
+        return self.rate * k
+
+    doubled = functools.partialmethod(times, 2.0)
 
 
 _SETTINGS = Rates()
 _RATES = collections.deque([0.5])
+_NAMES = ("ra" + "te",)
+_RATE_OF, _LR_OF = operator.attrgetter(*_NAMES), operator.itemgetter("lr")
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+
+_SLOTS = Slotted()
 
 
 @pytest.mark.parametrize(
@@ -796,14 +1097,51 @@ _RATES = collections.deque([0.5])
         lambda w: w * sum(vars(_SETTINGS).values()),
         lambda w: w * sum(_SETTINGS.__dict__.values()),
         lambda w: w * sum(_RATES),
+        lambda w: w * sum(getattr(_SETTINGS, f"ra{x}") for x in ["te"]),
+        lambda w: w * sum(getattr(_SETTINGS, n) for n in _NAMES),
+        lambda w: w * getattr(_SETTINGS, _NAMES[0], 1.0),
+        lambda w: w * _RATE_OF(_SETTINGS) * _LR_OF(_GROUP),
+        lambda w: w * sum(getattr(_SLOTS, n) for n in _SLOTS.__slots__),
+        lambda w: w * _SETTINGS.described,
+        lambda w: w * _SETTINGS.doubled(),
     ],
 )
 def test_numbers_that_code_comes_to_without_naming_them(code):
     w = fad.tensor([1.0, 2.0])
     compiled = fad.jit(lambda: code(w))
     for rate in (0.5, 0.25, 0.125):
-        _RATES[0] = _SETTINGS.rate = _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"]["lr"] = rate
+        _SLOTS.scale = _RATES[0] = _SETTINGS.rate = _GROUP["lr"] = _BY_NUMBER[0] = _NESTED["of"][
+            "lr"
+        ] = rate
         assert compiled().tolist() == code(w).tolist()
+
+
+class Delegates(Holder):
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+
+_ACTIVATION = "".join(["ab", "s"])
+
+
+def test_computed_names_of_modules_and_names_handed_on_are_none_of_objects():
+    w, kept = fad.ones(1), Delegates(inner=Holder(gain=2.0, calls=0), calls=0)
+    body = lambda: getattr(fad.numpy, _ACTIVATION)(w) * kept.gain * kept.inner.gain
+    step, traces = counted(body)
+    for _ in range(4):
+        step()
+        kept.inner.calls += 1
+    assert len(traces) == 1
+    kept.inner.gain = 3.0
+    assert step().tolist() == body().tolist()
+
+
+def test_bytes_that_are_views_are_the_same_or_others():
+    w, kept = fad.ones(1), Holder(view=memoryview(bytearray(b"ab")))
+    step, traces = counted(lambda: w * len(kept.view))
+    assert [step().item(), step().item(), len(traces)] == [2.0, 2.0, 1]
+    kept.view = memoryview(bytearray(b"abc"))
+    assert [step().item(), len(traces)] == [3.0, 2]
 
 
 def test_a_number_in_a_dict_of_which_code_names_other_items_traces_nothing():
