@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 import jax
 import numpy as np
 
-from fad.compile.signatures import OPERANDS
+from fad.compile.signatures import OPERANDS, Repeating
 from fad.core.avals import aval_of
 from fad.core.tensor import Tensor
 from fad.core.trees import Static, flatten, path_names
@@ -31,7 +31,7 @@ def seen(call: PyTree, key: Sequence[PyTree]) -> Seen:
     return {
         **dict(zip(_names_of(call), words, strict=True)),
         "the structure of the arguments": str(structure),
-        "which arguments are one Tensor": f"{getattr(rest, 'places', 'none')}",
+        "the number of arguments that repeat an earlier Tensor": f"{_repeats(rest)}",
         "the named axes around the call": ", ".join(map(str, axes)) or "none",
         "the vmaps around the call, for random draws": f"{lanes[0] if lanes else ()}",
         "the grad mode": f"{(grads, inference)}",
@@ -39,6 +39,10 @@ def seen(call: PyTree, key: Sequence[PyTree]) -> Seen:
         "anomaly mode, and whether it looks for NaN": f"{watched}",
         "JAX's configuration (jax.config, meshes)": f"{config}",
     }
+
+
+def _repeats(rest: PyTree) -> int:
+    return len(rest.places) - len(set(rest.places)) if isinstance(rest, Repeating) else 0
 
 
 def _names_of(call: PyTree) -> list[str]:

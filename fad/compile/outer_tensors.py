@@ -230,7 +230,7 @@ class Twins:
             return t
         if not t._level.alive and t.born < t._level.id:  # it was written to there
             self._settle(t)
-        if t._level is not ROOT and t._level is not self.around:
+        if t._level is not ROOT:
             return t
         with modes(body=self.around, watermark=-1, base_watermark=-1):
             return self._make(t)
@@ -361,9 +361,12 @@ class Twins:
             root = self._root(whole, seen_whole, data, None)
             self._storages[id(storage)] = data
             self._note(whole, data, root)
+        # Its gradient goes out by the Tensor itself, as long as nothing has been written to the data.
+        has_own = seen.requires_grad and not version_of(data)
+        own = self._capture(t, seen) if has_own else None
         with modes(body=self.level):
             value = replay(data, link.chain) if link.chain else data
-            twin = new_tensor(value.value, self.level)
+            twin = new_tensor(value.value if own is None else own, self.level)
             attach_peer(twin, data, link.chain)
         twin.meta.link.detached = link.detached  # type: ignore[union-attr]
         twin.born = self.level.id

@@ -30,8 +30,6 @@ from fad.core.jaxprs import equations_in, with_programs
 from fad.core.types import Array, JaxBody, JaxEquation, JaxObject, JaxProgram
 
 _WINDOWS = {"dynamic_update_slice": 1, "scatter": 2}  # which operand is written
-_RESHAPES = frozenset(("reshape", "squeeze", "expand_dims", "transpose"))
-_COMPUTED_APART = frozenset(("dot_general", "conv_general_dilated"))
 
 
 def with_safe_writes(closed: JaxProgram) -> JaxProgram:
@@ -45,60 +43,61 @@ def with_safe_writes(closed: JaxProgram) -> JaxProgram:
 
 def _safe(jaxpr: JaxBody, moved: Sequence[bool]) -> JaxBody:
     """The body, with safe writes; ``moved``: which of its inputs are other arrays in another shape."""
-    # Of values that are others in another shape, or computed of such element by element: a number that those
-    # which may be in one place of memory share, and from which equation on.
-    places: dict[JaxObject, int] = {v: -1 for v, x in zip(jaxpr.invars, moved, strict=True) if x}
+    # Of values that are others in another shape, or computed of such: those which XLA may keep in one place
+    # of memory have the same number, that of the equation that makes the first of them.
+    begins: dict[JaxObject, int] = {v: -1 for v, x in zip(jaxpr.invars, moved, strict=True) if x}
     producer: dict[JaxObject, int] = {}
     eqns: list[JaxEquation] = []
     for k, eqn in enumerate(jaxpr.eqns):
-        name, new = eqn.primitive.name, _with_safe_bodies(eqn, places)
+        name, new = eqn.primitive.name, _with_safe_bodies(eqn, begins)
         values = [v for v in eqn.invars if not isinstance(v, Literal)]
         if name in _WINDOWS:
             x, window = eqn.invars[0], eqn.invars[_WINDOWS[name]]
-            if not isinstance(x, Literal) and x in places:
-                if _reads(window, places[x], places, producer, jaxpr.eqns):
+            if not isinstance(x, Literal) and x in begins:
+                if _reads(window, begins[x], begins, producer, jaxpr.eqns):
                     new = _chosen(eqn)
-                places[eqn.outvars[0]] = k
-        elif name not in _COMPUTED_APART:
+                begins[eqn.outvars[0]] = k
+        else:
             for out in eqn.outvars:
-                same = [v for v in values if _size_of(v) == _size_of(out)]
-                earlier = [places[v] for v in same if v in places]
-                if earlier or (same and name in _RESHAPES):
-                    places.update(dict.fromkeys([out, *same], min(earlier, default=k)))
+                same = [v for v in values if math.prod(_shape_of(v)) == math.prod(_shape_of(out))]
+                earlier = [begins[v] for v in same if v in begins]
+                if earlier or any([_shape_of(v) != _shape_of(out) for v in same]):
+                    begins.update(dict.fromkeys([out, *same], min(earlier, default=k)))
         producer.update(dict.fromkeys(eqn.outvars, k))
         eqns.append(new)
     changed = any([new is not eqn for new, eqn in zip(eqns, jaxpr.eqns, strict=True)])
     return jaxpr.replace(eqns=eqns) if changed else jaxpr
 
 
-def _size_of(v: JaxObject) -> int:
-    return math.prod(getattr(v.aval, "shape", ()))
+def _shape_of(v: JaxObject) -> tuple[int, ...]:
+    shape: tuple[int, ...] = getattr(v.aval, "shape", ())
+    return shape
 
 
 def _reads(
     v: JaxObject,
-    place: int,
-    places: Mapping[JaxObject, int],
+    begin: int,
+    begins: Mapping[JaxObject, int],
     producer: Mapping[JaxObject, int],
     eqns: Sequence[JaxEquation],
 ) -> bool:
-    """Whether ``v`` is computed of a value in this place."""
+    """Whether ``v`` is computed of a value with this number."""
     stack, seen = [v], set()
     while stack:
         v = stack.pop()
         if isinstance(v, Literal) or v in seen:
             continue
         seen.add(v)
-        if places.get(v) == place:
+        if begins.get(v) == begin:
             return True
-        if producer.get(v, -1) > place:
+        if producer.get(v, -1) > begin:
             stack += eqns[producer[v]].invars
     return False
 
 
-def _with_safe_bodies(eqn: JaxEquation, places: Container[JaxObject]) -> JaxEquation:
+def _with_safe_bodies(eqn: JaxEquation, begins: Container[JaxObject]) -> JaxEquation:
     """The equation, with safe writes in its programs."""
-    moved = [not isinstance(v, Literal) and v in places for v in eqn.invars]
+    moved = [not isinstance(v, Literal) and v in begins for v in eqn.invars]
     if eqn.primitive.name == "scan":  # its rows are cut out of arrays
         parts = scan_parts(eqn)
         moved = [k >= parts.constants + parts.carried for k in range(len(moved))]

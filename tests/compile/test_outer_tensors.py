@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers import assert_close
 
 import fad
 from fad.errors import GradientError, LevelError
@@ -119,3 +120,25 @@ def test_an_argument_that_shares_its_storage_is_a_leaf(alias: str, inside: bool,
 
     expected = run(step)
     assert [pytest.approx(x, rel=1e-5) for x in expected] == run(fad.jit(step))
+
+
+@pytest.mark.parametrize("alias", ["detach", "data", "both used"])
+def test_a_tensor_whose_storage_has_another_name_outside_gets_its_gradient(alias):
+    w, v = (fad.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    other = w.data if alias == "data" else w.detach()
+    f = lambda: (w * v * (other if alias == "both used" else 1.0)).sum()
+    compiled = fad.jit(f)
+    for _ in range(3):
+        f().backward()
+        expected = w.grad, v.grad
+        w.grad = v.grad = None
+        compiled().backward()
+        assert_close((w.grad, v.grad), expected)
+        w.grad = v.grad = None
+        with fad.no_grad():
+            w.mul_(1.5)
+    h = w * 2.0
+    kept = h.detach()
+    fad.jit(lambda: (h * v).sum())().backward()
+    assert_close(w.grad, 2.0 * v.detach())
+    assert kept.tolist() == h.tolist()

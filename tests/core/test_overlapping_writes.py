@@ -39,6 +39,9 @@ def written(row, write, end):
 
 PROGRAMS = {
     "a reshape": lambda f: lambda x: f((2.0 * x[:1]).reshape(6)),
+    "a sum of one": lambda f: lambda x: f((2.0 * x[:1]).mean(0)),
+    "a product of one": lambda f: lambda x: f(fnp.array([2.0]) @ x[:1]),
+    "a called program": lambda f: lambda x: f(fad.checkpoint(lambda x: x.reshape(6))(2.0 * x[:1])),
     "a row": lambda f: lambda x: f(x[3]),
     "a sorted row": lambda f: lambda x: f(fnp.sort(x[:1]).reshape(6)),
     "a rolled loop": lambda f: lambda x: fnp.stack([f(x[i]) for i in range(40)]),

@@ -90,33 +90,14 @@ def test_a_pass_loses_no_path_that_goes_through_the_graph_outside(call, name):
         assert ours is None or ours.tolist() == pytest.approx(theirs.tolist())
 
 
-@pytest.mark.parametrize("how", ["closed over", "argument", "backward", "backward of inputs"])
-def test_a_body_in_a_body_loses_no_path_through_what_is_computed_around_it(how):
+def test_a_body_in_a_body_loses_no_path_through_an_argument():
     p = fad.tensor([2.0], requires_grad=True)
 
     @fad.jit
     def f():
         h = p * p
-        if how == "argument":
-            return fad.jit(lambda h: fad.autograd.grad((h * p).sum(), p)[0])(h)
-        if how == "closed over":
-            return fad.jit(lambda: fad.autograd.grad((h * p).sum(), p)[0])()
-        inputs = [p] if how == "backward of inputs" else None
-        return fad.jit(lambda: (h * p).sum().backward(inputs=inputs))()
+        return fad.jit(lambda h: fad.autograd.grad((h * p).sum(), p)[0])(h)
 
     with pytest.raises(GradientError, match="whose history is outside of it"):
         f()
     assert p.grad is None
-
-
-def test_a_body_in_a_body_adds_to_the_grad_of_a_leaf_that_is_made_around_it():
-    p = fad.tensor([2.0], requires_grad=True)
-
-    @fad.jit
-    def f():
-        q = (p * 1.0).detach().requires_grad_()
-        fad.jit(lambda: (q * q * p).sum().backward())()
-        return q.grad
-
-    for expected in (4.0, 8.0):
-        assert float(f()) == 8.0 and float(p.grad) == expected
