@@ -140,7 +140,7 @@ class _Traced:
 
         def run(level: StagedLevel, *tracers: PyTree) -> PyTree:
             self.level = level
-            level.runs_again = "a fad.Function, of checkpoint or of a hook in fad.jit"
+            level.runs_again = "a function in fad.jit (a Function, checkpoint, a hook, a transform)"
             return in_body(level, self._body)(*tracers)
 
         run.name = name  # type: ignore[attr-defined]

@@ -362,11 +362,11 @@ class Twins:
             self._storages[id(storage)] = data
             self._note(whole, data, root)
         # Its gradient goes out by the Tensor itself, as long as nothing has been written to the data.
-        has_own = seen.requires_grad and not version_of(data)
-        own = self._capture(t, seen) if has_own else None
+        goes_out = seen.requires_grad and not version_of(data)
+        operand = self._capture(t, seen) if goes_out else None
         with modes(body=self.level):
             value = replay(data, link.chain) if link.chain else data
-            twin = new_tensor(value.value if own is None else own, self.level)
+            twin = new_tensor(value.value if operand is None else operand, self.level)
             attach_peer(twin, data, link.chain)
         twin.meta.link.detached = link.detached  # type: ignore[union-attr]
         twin.born = self.level.id
