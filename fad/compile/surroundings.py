@@ -778,7 +778,7 @@ def _is_same_value(a: PyTree, b: PyTree) -> bool:
     if kind is not type(b):
         return False
     if not (kind in (*NUMBERS, slice) or is_a(a, np.generic)):
-        with contextlib.suppress(Exception):  # it has no hash
+        with contextlib.suppress(TypeError, ValueError):  # no hash, or `==` is no bool
             return _is_whole(a) and _is_same_key(a, b)
         return False
     if is_a(a, np.generic):
