@@ -70,9 +70,8 @@ def without_repeats(leaves: Sequence[Operand]) -> tuple[list[Operand], tuple[int
     """
     if len(set(map(id, leaves))) == len(leaves):
         return list(leaves), ()
-    first: dict[
-        int, int
-    ] = {}  # by the id of a Tensor; other leaves have a number below, each another one
+    # By the id of a Tensor. Other leaves have numbers below zero, each another one.
+    first: dict[int, int] = {}
     places = [first.setdefault(id(x) if _is_recorded(x) else -k, k) for k, x in enumerate(leaves)]
     kept = sorted(set(places))
     if len(kept) == len(leaves):
